@@ -1,0 +1,1 @@
+"""The tests of throttled_views, one file for each module."""

@@ -40,9 +40,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         import uvicorn
     except ModuleNotFoundError:
-        raise SystemExit(
-            'uvicorn is not installed. Install it with: pip install -e ".[demo]"'
-        ) from None
+        msg = 'uvicorn is not installed. Install it with: pip install -e ".[demo]"'
+        raise SystemExit(msg) from None
 
     url = f"http://{HOST}:{port}/hello"
     print(f"Serving {url} (stop with Ctrl+C)")

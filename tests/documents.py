@@ -1,0 +1,43 @@
+"""Runs the Python code of a Markdown page, from top to bottom, in one module."""
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+_BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """Code of a page, and the line of the page on which it starts."""
+
+    code: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    """List the Python blocks of *page* in order."""
+    text = page.read_text("utf-8")
+    return [
+        Block(found["code"], text.count("\n", 0, found.start("code")) + 1)
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+def run(page: Path, *, first: int | None = None) -> ModuleType:
+    """
+    Run the blocks of *page*, or only the *first* few, as one module.
+
+    The module is importable while its code runs and afterwards, because annotations
+    are looked up in it.
+    """
+    name = "page_" + re.sub(r"\W", "_", str(page.relative_to(ROOT).with_suffix("")))
+    module = ModuleType(name if first is None else f"{name}_first_{first}")
+    sys.modules[module.__name__] = module
+    for block in blocks(page)[:first]:
+        padded = "\n" * (block.line - 1) + block.code
+        exec(compile(padded, str(page), "exec", dont_inherit=True), vars(module))
+    return module

@@ -1,0 +1,423 @@
+"""
+What users write, as type checkers must see it.
+
+Checked by mypy and pyright, and never run.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Generic, TypeVar, assert_type
+
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+from starlette.requests import HTTPConnection
+
+from throttled_views import (
+    EXEMPT,
+    LEGACY_HEADERS,
+    Algorithm,
+    Charge,
+    ConfigurationError,
+    CurrentRateLimit,
+    InvalidQuotaError,
+    KeyFunc,
+    KeyParts,
+    Limit,
+    LimitedError,
+    Limiter,
+    MemoryStore,
+    Quota,
+    RateLimitContext,
+    RateLimitExceededError,
+    RateLimitHeaderPolicy,
+    RateLimitResult,
+    RateLimitState,
+    RegistrationError,
+    Store,
+    StoreUnavailableError,
+    Throttle,
+    Throttled,
+    ThrottledRouter,
+    ThrottledView,
+    ThrottledViewsError,
+    ViewDefinitionError,
+    client_ip,
+    compose_key,
+    everyone,
+    exempt,
+    get_remote_address,
+    limit,
+    rate_limit_exceeded_handler,
+    route,
+)
+
+# Values -------------------------------------------------------------------------
+
+assert_type(Quota(10, timedelta(seconds=1)), Quota)
+assert_type(Quota(10, 0.5, burst=20), Quota)
+assert_type(Quota.per_second(10), Quota)
+assert_type(Quota.per_minute(10, burst=20), Quota)
+assert_type(Quota.per_hour(10), Quota)
+assert_type(Quota.per_day(10), Quota)
+assert_type(Quota.per_week(10), Quota)
+assert_type(Quota.parse("100/m"), Quota)
+assert_type(Quota.parse("100/m").limit, int)
+assert_type(Quota.parse("100/m").period, timedelta)
+assert_type(str(Quota.parse("100/m")), str)
+
+
+class Settings(BaseModel):
+    """A quota is a field like any other."""
+
+    quota: Quota = Quota.per_minute(10)
+
+
+assert_type(Settings().quota, Quota)
+
+no_limit: Throttle = EXEMPT
+quota_or_text: Sequence[Throttle] = ["5/m", Quota.per_day(5), Limit("5/m")]
+several: Throttle = ["5/m", Quota.per_day(5), Limit("5/m", name="burst")]
+algorithm: Algorithm = Algorithm.GCRA
+algorithm_is_text: str = Algorithm.LEAKY_BUCKET
+
+
+def results_are_read_through_their_attributes(result: RateLimitResult) -> None:
+    """A result and its state have plain attributes."""
+    assert_type(result.limited, bool)
+    assert_type(result.name, str)
+    assert_type(result.state, RateLimitState)
+    assert_type(result.state.limit, int)
+    assert_type(result.state.remaining, int)
+    assert_type(result.state.reset_after, float)
+    assert_type(result.state.retry_after, float | None)
+
+
+# Keys ---------------------------------------------------------------------------
+
+
+def sync_key(request: Request) -> str:
+    """Be a synchronous key function."""
+    return request.headers.get("X-Tenant", "none")
+
+
+async def async_key(request: Request) -> str | None:
+    """Be an asynchronous key function."""
+    return request.headers.get("X-Tenant")
+
+
+def connection_key(connection: HTTPConnection) -> str:
+    """Be a key function for sockets too."""
+    return connection.url.path
+
+
+all_kinds_of_keys: list[KeyFunc] = [
+    sync_key,
+    async_key,
+    connection_key,
+    client_ip,
+    get_remote_address,
+    everyone,
+    lambda request: request.headers.get("X-Tenant"),
+]
+
+assert_type(compose_key(KeyParts("GET", "app.items", "alice")), str)
+
+
+def client_ip_is_a_text(request: Request) -> None:
+    """Other key functions can fall back to the address."""
+    assert_type(client_ip(request), str)
+
+
+# Stores -------------------------------------------------------------------------
+
+is_a_store: type[Store] = MemoryStore
+store: Store = MemoryStore(max_keys=1_000, clock=lambda: 0)
+
+
+async def a_store_answers_each_charge(store: Store) -> None:
+    """Charges go in, results come out."""
+    charges = [Charge("alice", Quota.per_second(1), Algorithm.TOKEN_BUCKET, 1)]
+    assert_type(await store.acquire(charges), Sequence[RateLimitResult])
+    assert_type(await store.peek(charges), Sequence[RateLimitResult])
+    await store.reset(["alice"])
+    await store.aclose()
+
+
+async def limits_by_hand(limiter: Limiter) -> None:
+    """A job or a socket counts with a Throttled."""
+    throttled = limiter.throttled("5/m", key_func=None)
+    assert_type(throttled, Throttled)
+    assert_type(Throttled("5/m"), Throttled)
+    Throttled(Quota.per_minute(5), using=Algorithm.GCRA, store=MemoryStore())
+
+    result = await throttled.limit("alice", cost=2)
+    assert_type(result, RateLimitResult)
+    assert_type(await throttled.peek("alice"), RateLimitResult)
+    await throttled.reset("alice")
+    await throttled.refund(result)
+
+
+# Functions ----------------------------------------------------------------------
+
+limiter = Limiter("100/m", store=MemoryStore(), using=Algorithm.GCRA, key_func=sync_key)
+Limiter(headers=LEGACY_HEADERS, enabled=False, prefix="shop")
+Limiter(headers=RateLimitHeaderPolicy(limit="X-Limit"))
+Limiter(headers=None)
+
+T = TypeVar("T")
+
+
+@limiter.limit("5/m")
+async def none() -> int:
+    """Take nothing."""
+    return 0
+
+
+@limiter.limit(Quota.per_minute(5))
+async def one(first: int) -> str:
+    """Take one."""
+    return str(first)
+
+
+@limiter.limit(Limit("5/m", cost=2), key_func=async_key)
+async def two(first: int, second: str = "") -> dict[str, int]:
+    """Take two."""
+    return {second: first}
+
+
+@limiter.limit(["5/s", "100/h"], cost=2)
+async def three(first: int, /, second: str, *, third: bytes) -> Response:
+    """Take three, in three ways."""
+    return Response(third * first, media_type=second)
+
+
+@limiter.limit(key_func=lambda request: request.headers.get("X-Tenant"))
+async def four(first: int, second: int, third: int, fourth: int) -> StreamingResponse:
+    """Take four."""
+    return StreamingResponse(iter([str(first + second + third + fourth)]))
+
+
+@limiter.limit("5/m")
+async def keyword_only(*, name: str) -> str:
+    """Take it by name."""
+    return name
+
+
+@limiter.limit("5/m")
+async def generic(value: T) -> list[T]:
+    """Give it back in a list."""
+    return [value]
+
+
+@limiter.exempt
+async def unlimited(value: int) -> int:
+    """Be outside of all limits."""
+    return value
+
+
+class Service:
+    """Methods can be decorated too."""
+
+    @limiter.limit("5/m")
+    async def method(self, value: int) -> str:
+        """Take self and one."""
+        return str(value)
+
+
+async def decorated_functions_keep_their_signatures() -> None:
+    """What was decorated is called as before."""
+    assert_type(await none(), int)
+    assert_type(await one(1), str)
+    assert_type(await two(1, second=""), dict[str, int])
+    assert_type(await three(1, "", third=b""), Response)
+    assert_type(await four(1, 2, 3, fourth=4), StreamingResponse)
+    assert_type(await keyword_only(name=""), str)
+    assert_type(await generic(1), list[int])
+    assert_type(await generic(""), list[str])
+    assert_type(await unlimited(1), int)
+    assert_type(await Service().method(1), str)
+    coroutine: Coroutine[Any, Any, int] = none()
+    await coroutine
+    callback: Callable[[int], Awaitable[str]] = one
+    await callback(1)
+
+
+app = FastAPI(dependencies=[Depends(limiter.dependency("5/m", key_func=sync_key))])
+
+
+# Views --------------------------------------------------------------------------
+
+
+class Item(BaseModel):
+    """Something to serve."""
+
+    name: str
+
+
+class Base(ThrottledView):
+    """Annotated once, overridden with whatever a throttle can be."""
+
+    throttle: Throttle | None = Quota.per_minute(100)
+    key_func = sync_key
+    using = Algorithm.GCRA
+    tags = ("items",)
+
+    request: Request
+    agent: Annotated[str, Depends(sync_key)]
+
+
+class Text(Base):
+    """Throttled by a text."""
+
+    throttle = "5/m"
+
+
+class Several(Base):
+    """Throttled by a list."""
+
+    throttle = ["5/s", Quota.per_hour(100)]
+
+
+class Exempt(Base):
+    """Not throttled."""
+
+    throttle = EXEMPT
+
+
+class Detailed(Base):
+    """Throttled by a limit, for whom an async function says."""
+
+    throttle = Limit("5/m", cost=2)
+    key_func = async_key
+
+
+class StaticKey(ThrottledView):
+    """The key function stands in the class."""
+
+    throttle = "5/m"
+
+    @staticmethod
+    def key_func(request: Request) -> str:
+        """Be a key function that takes no self."""
+        return request.url.path
+
+
+class LambdaKey(ThrottledView):
+    """The key function has no name."""
+
+    throttle = "5/m"
+    key_func = staticmethod(lambda request: request.url.path)
+
+
+class Items(Base):
+    """Handlers keep their types under every decorator."""
+
+    path = "/items"
+
+    def __init__(self, agent: Annotated[str, Depends(sync_key)]) -> None:
+        """Take a dependency."""
+        self.name = agent
+
+    async def get(self, rate_limit: CurrentRateLimit) -> list[Item]:
+        """Read where the client stands."""
+        assert_type(rate_limit, RateLimitContext)
+        assert_type(rate_limit.result, RateLimitResult)
+        assert_type(rate_limit.results, Sequence[RateLimitResult])
+        assert_type(rate_limit.headers, Mapping[str, str])
+        return [Item(name=self.name)]
+
+    @limit("5/m", Quota.per_hour(100), cost=2, key_func=client_ip, name="writes")
+    async def post(self, item: Item) -> Item:
+        """Be limited apart."""
+        return item
+
+    @exempt
+    async def delete(self) -> None:
+        """Be unlimited."""
+
+    @route.get("/{name}", status_code=203, response_model=Item)
+    @route.get("/by-name/{name}")
+    @limit(Limit("5/m", name="burst"))
+    async def find(self, name: str) -> Item:
+        """Have two paths and a limit."""
+        return Item(name=name)
+
+
+class FewerItems(Items):
+    """Overrides and calls the base."""
+
+    async def post(self, item: Item) -> Item:
+        """Call super."""
+        return assert_type(await super().post(item), Item)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Crud(Base, Generic[M]):
+    """A generic base."""
+
+    async def put(self, item: M) -> M:
+        """Give it back."""
+        return item
+
+
+class ItemCrud(Crud[Item]):
+    """A generic base, made concrete."""
+
+
+async def handlers_keep_their_signatures(items: Items, crud: ItemCrud) -> None:
+    """A handler can be called as the method it is."""
+    assert_type(await items.find("a"), Item)
+    assert_type(await items.post(Item(name="a")), Item)
+    assert_type(await crud.put(Item(name="a")), Item)
+    assert_type(Items.throttled, Mapping[str, Throttled])
+
+
+# Routers ------------------------------------------------------------------------
+
+assert_type(Items.as_router(), ThrottledRouter)
+assert_type(Items.as_router(limiter, prefix="/v1", tags=["items"]), ThrottledRouter)
+is_a_router: APIRouter = ThrottledRouter(limiter, prefix="/v1", tags=["items"])
+
+router = ThrottledRouter(limiter)
+router.add_view(Items, prefix="/shop", deprecated=True)
+
+
+@router.view
+class Registered(ThrottledView):
+    """A decorated class is still itself."""
+
+    throttle = "5/m"
+
+
+assert_type(Registered, type[Registered])
+
+
+@router.get("/plain")
+@limiter.limit("5/m")
+async def plain() -> int:
+    """Be a route of a ThrottledRouter."""
+    return 0
+
+
+# Errors -------------------------------------------------------------------------
+
+app.add_exception_handler(RateLimitExceededError, rate_limit_exceeded_handler)
+
+configuration: list[type[ConfigurationError]] = [
+    InvalidQuotaError,
+    RegistrationError,
+    ViewDefinitionError,
+]
+request_time: list[type[ThrottledViewsError]] = [LimitedError, StoreUnavailableError]
+type_error: type[TypeError] = ViewDefinitionError
+http_exception: type[HTTPException] = RateLimitExceededError
+limited: type[LimitedError] = RateLimitExceededError
+
+
+def refusals_carry_their_context(refusal: RateLimitExceededError) -> None:
+    """A handler of refusals can read what led to them."""
+    assert_type(refusal.rate_limit_context, RateLimitContext)
+    assert_type(refusal.status_code, int)

@@ -1,0 +1,102 @@
+"""
+Rate limiting for FastAPI as typed, class-based views.
+
+A view declares its limits; a router that includes it enforces them. See `ThrottledView`,
+and `Limiter.limit` for plain functions.
+"""
+
+from throttled_views.errors import (
+    ConfigurationError,
+    InvalidKeyError,
+    InvalidQuotaError,
+    LimitedError,
+    NoRateLimitError,
+    RegistrationError,
+    StoreUnavailableError,
+    ThrottledViewsError,
+    ViewDefinitionError,
+)
+from throttled_views.headers import (
+    LEGACY_HEADERS,
+    RateLimitContext,
+    RateLimitHeaderPolicy,
+)
+from throttled_views.keys import (
+    ClientIP,
+    KeyParts,
+    client_ip,
+    compose_key,
+    everyone,
+    get_remote_address,
+)
+from throttled_views.limiter import Limiter
+from throttled_views.limits import (
+    EXEMPT,
+    CostFunc,
+    Exempt,
+    KeyFunc,
+    Limit,
+    QuotaFunc,
+    Throttle,
+)
+from throttled_views.outcome import (
+    CurrentRateLimit,
+    RateLimitExceededError,
+    rate_limit_exceeded_handler,
+)
+from throttled_views.quotas import Algorithm, Quota
+from throttled_views.results import Charge, RateLimitResult, RateLimitState, Receipt
+from throttled_views.routing import ThrottledRoute, ThrottledRouter, exempt, limit, route
+from throttled_views.stores.base import Clock, Store
+from throttled_views.stores.memory import MemoryStore
+from throttled_views.throttled import Throttled
+from throttled_views.views import ThrottledView, ThrottledViewMeta
+
+__all__ = [
+    "EXEMPT",
+    "LEGACY_HEADERS",
+    "Algorithm",
+    "Charge",
+    "ClientIP",
+    "Clock",
+    "ConfigurationError",
+    "CostFunc",
+    "CurrentRateLimit",
+    "Exempt",
+    "InvalidKeyError",
+    "InvalidQuotaError",
+    "KeyFunc",
+    "KeyParts",
+    "Limit",
+    "LimitedError",
+    "Limiter",
+    "MemoryStore",
+    "NoRateLimitError",
+    "Quota",
+    "QuotaFunc",
+    "RateLimitContext",
+    "RateLimitExceededError",
+    "RateLimitHeaderPolicy",
+    "RateLimitResult",
+    "RateLimitState",
+    "Receipt",
+    "RegistrationError",
+    "Store",
+    "StoreUnavailableError",
+    "Throttle",
+    "Throttled",
+    "ThrottledRoute",
+    "ThrottledRouter",
+    "ThrottledView",
+    "ThrottledViewMeta",
+    "ThrottledViewsError",
+    "ViewDefinitionError",
+    "client_ip",
+    "compose_key",
+    "everyone",
+    "exempt",
+    "get_remote_address",
+    "limit",
+    "rate_limit_exceeded_handler",
+    "route",
+]

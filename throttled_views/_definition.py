@@ -1,0 +1,199 @@
+"""
+What makes a view class well-formed: the checks behind `ThrottledViewMeta`.
+
+Whatever could let a request through unlimited is refused here, when the class statement
+runs, with what to write instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, cast
+
+from fastapi import params
+from starlette.requests import Request
+
+from throttled_views._binding import (
+    RouteCall,
+    is_async,
+    name_of,
+    not_async,
+    origin_of,
+    where,
+)
+from throttled_views.errors import ConfigurationError, ViewDefinitionError
+from throttled_views.keys import early_parameter
+from throttled_views.limiter import check_functions
+from throttled_views.limits import Limit, available, limits_of
+from throttled_views.routing import LIMITS_MARK, ROUTES_MARK, Handler
+
+__all__ = ["SETTINGS", "VERBS", "ClassBody", "handlers_of"]
+
+VERBS = ("get", "post", "put", "patch", "delete", "head", "options", "trace")
+SETTINGS = ("path", "tags", "dependencies", "throttle", "key_func", "using", "bucket")
+
+_FASTAPI_VALUES = (params.Depends, params.Param, params.Body)
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class ClassBody(dict[str, object]):
+    """The namespace of a class statement; a handler written twice is an error in it."""
+
+    def __setitem__(self, name: str, value: object) -> None:
+        earlier = self.get(name)
+        if _is_handler(name, earlier) and _is_handler(name, value):
+            if origin_of(cast("Any", earlier)) is not origin_of(cast("Any", value)):
+                raise ViewDefinitionError(
+                    f"{name}{where(value)}",
+                    f"the handler is defined twice, first{where(earlier)}",
+                    "Rename one, and give it its route: @route.get('/…')",
+                )
+        super().__setitem__(name, value)
+
+
+def handlers_of(view: type) -> Iterable[Handler]:
+    """Yield the handlers of *view*, in the order they were first defined in."""
+    _check_settings(view)
+    _check_injected_values(view)
+    served: dict[tuple[str, str], str] = {}
+    names = dict.fromkeys(name for base in reversed(view.__mro__) for name in vars(base))
+    for name in names:
+        raw = inspect.getattr_static(view, name)
+        _check_override(view, name, raw)
+        calls = _calls(name, raw)
+        if not calls:
+            continue
+        subject = f"{name_of(view)}.{name}"
+        _check_method(view, name, raw, subject)
+        for call in calls:
+            for method in call.methods:
+                first = served.setdefault((method, call.path), name)
+                if first != name:
+                    raise ViewDefinitionError(
+                        subject + where(raw),
+                        f"{method} {call.path!r} of the view is served by {first}",
+                        "Give it a path of its own",
+                    )
+        try:
+            yield _handler(view, name, raw, calls)
+        except ConfigurationError as error:
+            error.add_note(f"It is declared for {subject}{where(raw)}")
+            raise
+
+
+def _calls(name: str, raw: object) -> tuple[RouteCall, ...]:
+    """Return the routes that lead to *raw*, none if it is no handler."""
+    marks: tuple[RouteCall, ...] = getattr(raw, ROUTES_MARK, ())
+    if marks or name not in VERBS:
+        return marks
+    return (RouteCall(name, ("",), {}),)
+
+
+def _is_handler(name: str, value: object) -> bool:
+    return callable(value) and bool(_calls(name, value))
+
+
+def _handler(
+    view: type, name: str, raw: object, calls: tuple[RouteCall, ...]
+) -> Handler:
+    marked: tuple[Limit, ...] | None = getattr(raw, LIMITS_MARK, None)
+    throttle = _setting(view, "throttle")
+    handler = Handler(
+        name,
+        calls,
+        None,
+        key_func=_setting(view, "key_func"),
+        using=_setting(view, "using"),
+        bucket=_setting(view, "bucket"),
+    )
+    if marked is None and throttle is None:
+        return handler
+    limits = handler.completed(limits_of(throttle) if marked is None else marked)
+    for limit in limits:
+        check_functions(limit)
+        if handler.is_socket:
+            _check_socket(limit)
+    return handler.with_limits(limits)
+
+
+def _setting(view: type, name: str) -> Any:
+    """Return what was written for *name*; a function is not bound to the class."""
+    raw = inspect.getattr_static(view, name, None)
+    return raw.__func__ if isinstance(raw, staticmethod) else raw
+
+
+def _check_settings(view: type) -> None:
+    path = _setting(view, "path") or ""
+    if not isinstance(path, str) or (path and not path.startswith("/")):
+        raise ViewDefinitionError(
+            f"{name_of(view)}.path", f"{path!r} is no path", "Write for example '/items'"
+        )
+    key_func = _setting(view, "key_func")
+    if key_func is not None:
+        check_functions(Limit("1/s", key_func=key_func))
+    if (using := _setting(view, "using")) is not None:
+        available(using)
+
+
+def _check_injected_values(view: type) -> None:
+    annotated = {
+        name for base in view.__mro__ for name in vars(base).get("__annotations__", ())
+    }
+    for base in view.__mro__:
+        for name, value in vars(base).items():
+            if isinstance(value, _FASTAPI_VALUES) and name not in annotated:
+                raise ViewDefinitionError(
+                    f"{name_of(view)}.{name}",
+                    "it has no annotation, so nothing would be injected",
+                    f"Write '{name}: Annotated[<type>, {type(value).__name__}(…)]'",
+                )
+
+
+def _check_override(view: type, name: str, raw: object) -> None:
+    """Refuse an override that silently loses what the overridden method declared."""
+    overridden = [vars(base)[name] for base in view.__mro__ if name in vars(base)][1:2]
+    for base_raw in overridden:
+        for mark, decorator in ((ROUTES_MARK, "@route"), (LIMITS_MARK, "@limit")):
+            if getattr(base_raw, mark, ()) and not hasattr(raw, mark):
+                raise ViewDefinitionError(
+                    f"{name_of(view)}.{name}{where(raw)}",
+                    f"it overrides a handler and drops its {decorator}",
+                    f"Repeat the {decorator} decorator on the override"
+                    + (", or write @exempt" if mark == LIMITS_MARK else ""),
+                )
+
+
+def _check_method(view: type, name: str, raw: Any, subject: str) -> None:
+    if isinstance(raw, (staticmethod, classmethod)):
+        raise ViewDefinitionError(
+            subject + where(raw.__func__),
+            f"a {type(raw).__name__} is not called on an instance",
+            f"Write 'async def {name}(self, …)' without the decorator",
+        )
+    if isinstance(raw, partial) or not is_async(raw):
+        raise not_async(subject, raw)
+    parameters = list(inspect.signature(getattr(view, name)).parameters.values())
+    if parameters and all(each.kind in _VARIADIC for each in parameters):
+        raise ViewDefinitionError(
+            subject + where(raw),
+            "its parameters were lost, so FastAPI could not fill them",
+            "Use functools.wraps in the decorator around it",
+        )
+    if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        raise ViewDefinitionError(
+            subject + where(raw),
+            "it takes no self",
+            f"Write 'async def {name}(self, …)'",
+        )
+
+
+def _check_socket(limit: Limit) -> None:
+    for function in (limit.key_func, limit.quota, limit.cost):
+        if callable(function) and early_parameter(function) is Request:
+            raise ViewDefinitionError(
+                name_of(function),
+                "a WebSocket has no Request to give it",
+                "Annotate its parameter HTTPConnection",
+            )

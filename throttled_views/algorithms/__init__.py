@@ -1,0 +1,1 @@
+"""Pure functions that decide: no clock, no store, no framework."""

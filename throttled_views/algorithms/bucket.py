@@ -1,0 +1,165 @@
+"""
+The token bucket, which is also GCRA and the leaky bucket used as a meter.
+
+Rules of this file:
+
+1. Integers only, and none is ever rounded in a way that admits a request too many.
+2. The whole state of a key is *the instant at which its bucket was empty*. Tokens have
+   been dripping in ever since, up to the capacity. A request takes tokens by moving
+   that instant later; it is admitted if the instant does not pass now. A smaller
+   capacity then clamps by itself, and time spent waiting is never lost to rounding.
+3. Instants are counted in *ticks*, of which `Bucket.scale` make a microsecond. The
+   scale is chosen so that one token is a whole number of ticks: at 7 per minute a
+   token takes 60,000,000 ticks of a seventh of a microsecond.
+
+That this is GCRA is seen by adding the time to full: the result is the theoretical
+arrival time of ITU-T I.371, and the test below is its "not earlier than the limit".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+from typing import Self
+
+from throttled_views.quotas import Quota
+from throttled_views.results import Decision
+
+__all__ = ["Bucket", "decide", "peek", "rebase", "refund", "settle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """
+    A quota in ticks.
+
+    Attributes:
+        scale: Ticks in a microsecond; 0 if the quota is zero.
+        token: Ticks in which one token comes back.
+        capacity: Tokens in a full bucket.
+        full: Ticks in which an empty bucket becomes full.
+    """
+
+    scale: int
+    token: int
+    capacity: int
+    full: int
+
+    @classmethod
+    def of(cls, quota: Quota) -> Self:
+        """Return the bucket that *quota* describes."""
+        period_us = quota.period_us
+        shared = gcd(quota.limit, period_us)
+        token = period_us // shared
+        return cls(quota.limit // shared, token, quota.burst, quota.burst * token)
+
+
+@lru_cache(maxsize=1024)
+def bucket_of(quota: Quota) -> Bucket:
+    """Return `Bucket.of(quota)`, worked out once for the quotas in use."""
+    return Bucket.of(quota)
+
+
+def settle(empty_at: int | None, now_us: int, bucket: Bucket) -> int:
+    """
+    Bring a stored instant to where it can be at *now_us*.
+
+    A bucket holds no more than its capacity, so it was empty no earlier than one time
+    to full ago (a key without state is full). It cannot become empty later than now
+    either: an instant in the future means that the clock was set back, and is pulled
+    to now, so that the key is usable again within one time to full.
+
+    Args:
+        empty_at: The stored instant in ticks, or None if the key has no state.
+        now_us: Now in microseconds, by the clock that wrote *empty_at*.
+        bucket: The bucket that *empty_at* was written for.
+
+    Returns:
+        The instant in ticks.
+    """
+    now = now_us * bucket.scale
+    oldest = now - bucket.full
+    if empty_at is None or empty_at < oldest:
+        return oldest
+    return min(empty_at, now)
+
+
+def decide(
+    empty_at: int, now_us: int, bucket: Bucket, cost: int
+) -> tuple[Decision, int]:
+    """
+    Charge *cost* tokens if the bucket holds them.
+
+    Args:
+        empty_at: The settled instant in ticks.
+        now_us: Now in microseconds, by the clock that wrote *empty_at*.
+        bucket: The bucket to hold the key to.
+        cost: Tokens to take; 0 takes nothing and is admitted.
+
+    Returns:
+        The decision, and the instant to store. A refusal is free: it leaves the
+        instant where it was.
+    """
+    now = now_us * bucket.scale
+    token = bucket.token
+    after = empty_at + cost * token
+    if after <= now and bucket.scale:
+        level = now - after
+        return (
+            Decision(
+                False,
+                bucket.capacity,
+                level // token,
+                -((level - bucket.full) // bucket.scale),
+                0,
+                now_us,
+            ),
+            after,
+        )
+    return peek(empty_at, now_us, bucket, cost), empty_at
+
+
+def peek(empty_at: int, now_us: int, bucket: Bucket, cost: int) -> Decision:
+    """
+    Tell what `decide` would say, and where the key stands without the charge.
+
+    Takes what `decide` takes, and returns the decision alone.
+    """
+    scale = bucket.scale
+    if not scale:  # a quota of zero admits nothing, ever
+        return Decision(True, 0, 0, 0, None, now_us)
+    level = now_us * scale - empty_at
+    short = cost * bucket.token - level
+    retry_us: int | None = 0
+    if short > 0:
+        retry_us = None if cost > bucket.capacity else -(-short // scale)
+    return Decision(
+        short > 0,
+        bucket.capacity,
+        level // bucket.token,
+        -((level - bucket.full) // scale),
+        retry_us,
+        now_us,
+    )
+
+
+def refund(empty_at: int, now_us: int, bucket: Bucket, cost: int) -> int:
+    """Give *cost* tokens back to a settled bucket, which never holds over capacity."""
+    return settle(empty_at - cost * bucket.token, now_us, bucket)
+
+
+def rebase(empty_at: int, now_us: int, old: Bucket, new: Bucket) -> int:
+    """
+    Carry a key over to a bucket of another rate.
+
+    The whole tokens it holds stay, up to the new capacity; a part of a token, which
+    was worth another time, is dropped.
+
+    Returns:
+        The settled instant in ticks of *new*.
+    """
+    if old.scale == new.scale and old.token == new.token:
+        return settle(empty_at, now_us, new)
+    level = (now_us * old.scale - settle(empty_at, now_us, old)) // old.token
+    return settle(now_us * new.scale - level * new.token, now_us, new)

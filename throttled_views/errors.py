@@ -1,0 +1,131 @@
+"""
+Everything we raise.
+
+* ThrottledViewsError
+  + ConfigurationError       you wrote something we cannot honour (import time)
+    - InvalidQuotaError      … a quota
+    - ViewDefinitionError    … a view or handler (a TypeError)
+    - RegistrationError      … a route
+  + LimitedError             the client must wait
+    - RateLimitExceededError … and is told so with a 429 (throttled_views.outcome)
+  + StoreUnavailableError    nobody could say whether the client must wait
+  + InvalidKeyError          a key function returned what cannot be a key
+  + NoRateLimitError         a result was asked for where no limit applied
+
+No framework is imported here, so that stores and algorithms may raise these too.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigurationError",
+    "InvalidKeyError",
+    "InvalidQuotaError",
+    "LimitedError",
+    "NoRateLimitError",
+    "RegistrationError",
+    "StoreUnavailableError",
+    "ThrottledViewsError",
+    "ViewDefinitionError",
+]
+
+_LONGEST_SHOWN = 80
+
+
+class ThrottledViewsError(Exception):
+    """Base of every error of this package."""
+
+
+class ConfigurationError(ThrottledViewsError):
+    """A declaration cannot be honoured; raised at import or registration."""
+
+
+class InvalidQuotaError(ConfigurationError, ValueError):
+    """
+    The text or the numbers given do not make a quota.
+
+    Attributes:
+        given: What was passed, unchanged.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, given: object, reason: str) -> None:
+        self.given = given
+        self.reason = reason
+        shown = given if isinstance(given, _Call) else repr(given)
+        if len(shown) > _LONGEST_SHOWN:
+            shown = f"{shown[:_LONGEST_SHOWN]}…"
+        super().__init__(
+            f"{shown} is not a quota: {reason}. "
+            "Write '<limit>/<period>', for example '100/m', '5 per 10 minutes' or "
+            "'10/s burst 20'"
+        )
+
+
+class _Call(str):
+    """A call as it reads in the user's source, shown without quotes."""
+
+    __slots__ = ()
+
+
+class ViewDefinitionError(ConfigurationError, TypeError):
+    """
+    A view class or a handler is written in a way that could not be limited.
+
+    Attributes:
+        subject: The class, method or function the message speaks of, by name.
+    """
+
+    def __init__(self, subject: str, problem: str, remedy: str) -> None:
+        self.subject = subject
+        super().__init__(f"{subject}: {problem}. {remedy}")
+
+
+class RegistrationError(ConfigurationError):
+    """
+    A route cannot be registered, because it would not be limited as declared.
+
+    Attributes:
+        subject: The route or handler the message speaks of, by name.
+    """
+
+    def __init__(self, subject: str, problem: str, remedy: str) -> None:
+        self.subject = subject
+        super().__init__(f"{subject}: {problem}. {remedy}")
+
+
+class LimitedError(ThrottledViewsError):
+    """A request was refused, because its client must wait."""
+
+
+class StoreUnavailableError(ThrottledViewsError):
+    """A store could not be asked; whether anything was charged is unknown."""
+
+
+class InvalidKeyError(ThrottledViewsError, ValueError):
+    """
+    Something that cannot be a key was given as one, by a key function or a caller.
+
+    Neither "no limit" nor "one bucket for everybody" is a safe guess, so the request
+    ends with this error.
+
+    Attributes:
+        given: What was given.
+    """
+
+    def __init__(self, given: object, source: str) -> None:
+        self.given = given
+        super().__init__(
+            f"{source} gave {given!r} as a key. Give a non-empty str; a key function "
+            "may also return None, where the limit does not apply"
+        )
+
+
+class NoRateLimitError(ThrottledViewsError, LookupError):
+    """The result of a request was asked for, but no limit applied to it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No limit applied to this request, so there is no result. "
+            "Look at `results`, which is empty then"
+        )

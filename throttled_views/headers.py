@@ -1,0 +1,215 @@
+"""
+What the client is told: header fields, and the context they are written from.
+
+There is one renderer, `HeaderRenderer`; the success and the 429 path share it, and the
+`RateLimitContext` of the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from types import MappingProxyType
+from typing import NamedTuple, Self, TypeAlias
+
+from throttled_views.errors import ConfigurationError, NoRateLimitError
+from throttled_views.results import Decision, RateLimitResult, decision_of, urgency
+
+__all__ = ["LEGACY_HEADERS", "RateLimitContext", "RateLimitHeaderPolicy"]
+
+RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
+
+_US_PER_S = 1_000_000
+_TOKEN = frozenset(
+    "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)  # RFC 9110, section 5.6.2
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimitHeaderPolicy:
+    """
+    The names of the header fields.
+
+    Attributes:
+        limit: Names the field with the capacity.
+        remaining: Names the field with the requests left right now.
+        reset: Names the field with the seconds, rounded up, until all are back.
+        retry_after: Names the field, on a refusal alone, with the seconds to wait,
+            rounded up and at least 1 (RFC 9110, section 10.2.3).
+
+    Raises:
+        ConfigurationError: A name is not a field name, or is used twice.
+    """
+
+    limit: str = "RateLimit-Limit"
+    remaining: str = "RateLimit-Remaining"
+    reset: str = "RateLimit-Reset"
+    retry_after: str = "Retry-After"
+
+    def __post_init__(self) -> None:
+        names = [getattr(self, field.name) for field in fields(self)]
+        for name in names:
+            if not isinstance(name, str) or not name or not _TOKEN.issuperset(name):
+                msg = f"{name!r} is no field name. Write for example 'RateLimit-Limit'"
+                raise ConfigurationError(msg)
+        if len({name.lower() for name in names}) < len(names):
+            msg = f"{self} uses a field name twice. Give each field its own"
+            raise ConfigurationError(msg)
+
+
+LEGACY_HEADERS = RateLimitHeaderPolicy(
+    limit="X-RateLimit-Limit",
+    remaining="X-RateLimit-Remaining",
+    reset="X-RateLimit-Reset",
+)
+"""The ``X-RateLimit-*`` names. The reset is in seconds from now here, too."""
+
+
+class HeaderRenderer:
+    """Writes decisions as header fields; made once for a policy."""
+
+    __slots__ = ("_limit", "_names", "_remaining", "_reset", "_retry_after", "policy")
+
+    def __init__(self, policy: RateLimitHeaderPolicy | None) -> None:
+        self.policy = policy
+        shown = policy or RateLimitHeaderPolicy()
+        self._limit = shown.limit.lower().encode()
+        self._remaining = shown.remaining.lower().encode()
+        self._reset = shown.reset.lower().encode()
+        self._retry_after = shown.retry_after.lower().encode()
+        self._names = frozenset((self._limit, self._remaining, self._reset))
+
+    def render(self, decision: Decision) -> RawHeaders:
+        """Return the fields that tell *decision*, names in lower case."""
+        raw: RawHeaders = []
+        if self.policy is not None:
+            raw = [
+                (self._limit, b"%d" % decision.limit),
+                (self._remaining, b"%d" % decision.remaining),
+                (self._reset, b"%d" % -(-decision.reset_us // _US_PER_S)),
+            ]
+        if decision.limited and decision.retry_us is not None:
+            wait = max(1, -(-decision.retry_us // _US_PER_S))
+            raw.append((self._retry_after, b"%d" % wait))
+        return raw
+
+    def display(self, raw: RawHeaders) -> Mapping[str, str]:
+        """Return *raw* with the names as the policy spells them."""
+        policy = self.policy or RateLimitHeaderPolicy()
+        spelling = {
+            name.lower().encode(): name
+            for name in (
+                policy.limit,
+                policy.remaining,
+                policy.reset,
+                policy.retry_after,
+            )
+        }
+        return MappingProxyType(
+            {spelling[name]: value.decode() for name, value in raw}
+        )
+
+
+@lru_cache(maxsize=64)
+def renderer_of(policy: RateLimitHeaderPolicy | None) -> HeaderRenderer:
+    """Return the renderer of *policy*; of None, one that writes Retry-After alone."""
+    return HeaderRenderer(policy)
+
+
+class Answer(NamedTuple):
+    """What one limit answered, and how to show it."""
+
+    decision: Decision
+    renderer: HeaderRenderer
+    result: Callable[[], RateLimitResult]
+
+    @classmethod
+    def of(cls, result: RateLimitResult, renderer: HeaderRenderer) -> Self:
+        """Return the answer that *result* gives."""
+        return cls(decision_of(result), renderer, lambda: result)
+
+
+class RateLimitContext:
+    """
+    What was decided for a request so far; one object per request.
+
+    It cannot be changed by its reader, and it is live: what is decided later is in it.
+    """
+
+    __slots__ = ("_answers", "_decided", "written_by_route")
+
+    def __init__(
+        self,
+        answers: tuple[Answer, ...] = (),
+        decided: tuple[object, ...] = (),
+    ) -> None:
+        self._answers = answers
+        self._decided = decided
+        self.written_by_route = False
+
+    def __repr__(self) -> str:
+        """Return the results."""
+        return f"RateLimitContext(results={self.results!r})"
+
+    @property
+    def result(self) -> RateLimitResult:
+        """
+        The result that governs: of a limit that refuses, else the nearest to exhaustion.
+
+        Raises:
+            NoRateLimitError: No limit applied to this request.
+        """
+        if not self._answers:
+            raise NoRateLimitError
+        return self._governing().result()
+
+    @property
+    def results(self) -> tuple[RateLimitResult, ...]:
+        """The results of all limits that applied, in the order of their decision."""
+        return tuple(answer.result() for answer in self._answers)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The header fields that tell the client, as they go onto the response."""
+        if not self._answers:
+            return MappingProxyType({})
+        answer = self._governing()
+        return answer.renderer.display(answer.renderer.render(answer.decision))
+
+    def _governing(self) -> Answer:
+        return min(self._answers, key=lambda answer: urgency(answer.decision))
+
+
+def add_answers(
+    context: RateLimitContext, answers: Iterable[Answer], decided: Iterable[object]
+) -> None:
+    """Record *answers* in *context*, and what must not be decided again."""
+    context._answers += tuple(answers)
+    context._decided += tuple(decided)
+
+
+def is_decided(context: RateLimitContext, what: object) -> bool:
+    """Tell whether *what* was decided, or charged, for this request before."""
+    return what in context._decided
+
+
+def raw_headers(context: RateLimitContext) -> RawHeaders:
+    """Return the fields of *context* as ASGI has them."""
+    answers = context._answers
+    if not answers:
+        return []
+    answer = answers[0] if len(answers) == 1 else context._governing()
+    return answer.renderer.render(answer.decision)
+
+
+def merged(headers: Iterable[tuple[bytes, bytes]], ours: RawHeaders) -> RawHeaders:
+    """
+    Return *headers* and those of *ours* that are not there yet, as a new list.
+
+    A field of the response itself, or of a refusal further in, is kept. The list given
+    is never extended: it belongs to a response object that may be sent again.
+    """
+    present = list(headers)
+    names = {name.lower() for name, _ in present}
+    return present + [field for field in ours if field[0] not in names]

@@ -1,0 +1,252 @@
+"""
+Who is charged for what: keys, and the functions that name clients.
+
+A key is made of three parts: the methods of the handler, what is limited, and who asks.
+The concrete URL is never part of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from urllib.parse import quote
+
+from starlette.requests import HTTPConnection, Request
+
+from throttled_views.errors import ConfigurationError, InvalidKeyError
+
+__all__ = [
+    "ClientIP",
+    "KeyParts",
+    "client_ip",
+    "compose_key",
+    "everyone",
+    "get_remote_address",
+]
+
+_logger = logging.getLogger("throttled_views")
+
+Scope: TypeAlias = Mapping[str, Any]
+
+_LONGEST_PRINCIPAL = 64  # bytes of UTF-8
+_DIGEST_BYTES = 16  # 128 bits
+_DIGEST_MARK = "#"  # never left as it is by percent-encoding, so no text imitates it
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052, section 2.1
+_IPV4_BITS = 0xFFFFFFFF
+
+
+class KeyParts(NamedTuple):
+    """
+    What a key says.
+
+    Attributes:
+        method: The methods the handler serves, sorted and joined with ``+``.
+        route: What is limited: ``module.qualname`` of a function, or
+            ``module.Class.handler`` of a view; a bucket's name where one is given.
+        principal: Who asks, as the key function named it.
+    """
+
+    method: str
+    route: str
+    principal: str
+
+
+def compose_key(parts: KeyParts, /) -> str:
+    """
+    Join *parts* with ``|``, each percent-encoded with nothing safe.
+
+    No value can imitate the separator, and different parts never give the same key.
+    A principal of more than 64 bytes is replaced by its 128-bit BLAKE2 digest, so that
+    no client decides how long a key becomes.
+    """
+    method, route, principal = parts
+    return f"{encoded(method)}|{encoded(route)}|{encoded_principal(principal)}"
+
+
+def encoded(text: str) -> str:
+    """Return *text* percent-encoded as UTF-8, lone surrogates included."""
+    return quote(text, safe="", errors="surrogatepass")
+
+
+@lru_cache(maxsize=4096)
+def encoded_principal(principal: str) -> str:
+    """Return *principal* as it stands in keys."""
+    raw = principal.encode("utf-8", "surrogatepass")
+    if len(raw) > _LONGEST_PRINCIPAL:
+        return _DIGEST_MARK + blake2b(raw, digest_size=_DIGEST_BYTES).hexdigest()
+    return encoded(principal)
+
+
+@runtime_checkable
+class ScopeKey(Protocol):
+    """A key function that needs no more than the ASGI scope."""
+
+    def from_scope(self, scope: Scope, /) -> str:
+        """Return the principal of the connection that *scope* describes."""
+        ...
+
+
+class ClientIP:
+    """
+    Key function: the address of the peer.
+
+    IPv6 addresses are taken by their /64, which is what one host usually owns;
+    IPv4-mapped ones (RFC 4291, section 2.5.5.2) and those behind a NAT64 gateway
+    (``64:ff9b::/96``, RFC 6052) are taken as the IPv4 address they carry. A peer
+    without an address, as on a Unix socket, is ``"unknown"``, one key for all of them.
+    Forwarding headers are not read.
+
+    Args:
+        ipv6_prefix: Leading bits of an IPv6 address that tell clients apart.
+
+    Raises:
+        ConfigurationError: *ipv6_prefix* is not between 1 and 128.
+    """
+
+    def __init__(self, *, ipv6_prefix: int = 64) -> None:
+        if not 1 <= ipv6_prefix <= 128:  # noqa: PLR2004 - the bits of an address
+            msg = f"ipv6_prefix={ipv6_prefix!r} is not between 1 and 128. Write 64"
+            raise ConfigurationError(msg)
+        self.ipv6_prefix = ipv6_prefix
+        self._principal_of = lru_cache(maxsize=4096)(self._principal)
+        self._warned = False
+
+    def __repr__(self) -> str:
+        """Return the call that makes this key function."""
+        return f"ClientIP(ipv6_prefix={self.ipv6_prefix})"
+
+    def __call__(self, connection: HTTPConnection) -> str:
+        """Return the principal of *connection*."""
+        return self.from_scope(connection.scope)
+
+    def from_scope(self, scope: Scope, /) -> str:
+        """Return the principal of the connection that *scope* describes."""
+        client = scope.get("client")
+        if client is None:
+            self._warn_about_unknown_peers()
+            return "unknown"
+        return self._principal_of(client[0])
+
+    def _principal(self, host: str) -> str:
+        try:
+            address = ipaddress.ip_address(host.partition("%")[0])
+        except ValueError:
+            return host or "unknown"
+        if isinstance(address, ipaddress.IPv4Address):
+            return str(address)
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        if address in _NAT64:
+            return str(ipaddress.IPv4Address(int(address) & _IPV4_BITS))
+        network = ipaddress.IPv6Network((address, self.ipv6_prefix), strict=False)
+        return str(network)
+
+    def _warn_about_unknown_peers(self) -> None:
+        if not self._warned:
+            self._warned = True
+            _logger.warning(
+                "The server gives no peer address (a Unix socket?), so all clients "
+                "share the key 'unknown'. Choose another key_func"
+            )
+
+
+client_ip = ClientIP()
+"""The peer's address, IPv6 by its /64: the default key function."""
+
+get_remote_address = client_ip
+"""`client_ip` under the name that other limiters use."""
+
+
+class _Everyone:
+    """Key function: one bucket for all clients together."""
+
+    def __repr__(self) -> str:
+        return "everyone"
+
+    def __call__(self, connection: HTTPConnection) -> str:
+        return self.from_scope(connection.scope)
+
+    def from_scope(self, _scope: Scope, /) -> str:
+        return "everyone"
+
+
+everyone = _Everyone()
+"""Key function: one bucket for all clients together."""
+
+
+def early_parameter(
+    function: Callable[..., object],
+) -> Callable[[Scope], HTTPConnection] | None:
+    """
+    Return what makes of a scope the one argument that *function* wants.
+
+    That is `Request` or `HTTPConnection`, as the one parameter is annotated; a lambda,
+    which cannot be annotated, gets what fits. None if *function* wants anything else, so
+    that it cannot be called before something is read.
+    """
+    parameters = list(_signature(function).parameters.values())
+    if len(parameters) != 1 or parameters[0].kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
+        return None
+    wanted = parameters[0].annotation
+    if wanted is inspect.Parameter.empty:
+        is_lambda = getattr(function, "__name__", "") == "<lambda>"
+        return _what_fits if is_lambda else None
+    if isinstance(wanted, str):  # a name that exists for type checkers only
+        name = wanted.rpartition(".")[2]
+        return {"Request": Request, "HTTPConnection": HTTPConnection}.get(name)
+    return wanted if wanted in (Request, HTTPConnection) else None
+
+
+def _what_fits(scope: Scope) -> HTTPConnection:
+    return (Request if scope["type"] == "http" else HTTPConnection)(scope)
+
+
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    try:
+        return inspect.signature(function, eval_str=True)
+    except NameError:
+        return inspect.signature(function)
+
+
+Reader: TypeAlias = Callable[[Scope], object | Awaitable[object]]
+"""A function of the request, made a function of its scope."""
+
+
+def reader_of(function: Callable[..., object], role: str) -> Reader:
+    """
+    Return *function* as a function of the scope.
+
+    Args:
+        function: A key, quota or cost function.
+        role: What it is, for the error.
+
+    Raises:
+        ConfigurationError: It wants more than the connection.
+    """
+    if isinstance(function, ScopeKey):
+        return function.from_scope
+    wanted = early_parameter(function)
+    if wanted is None:
+        name = getattr(function, "__qualname__", None) or repr(function)
+        msg = (
+            f"The {role} function {name} does not take just the connection. "
+            f"Write 'def {getattr(function, '__name__', role)}(request: Request)'"
+        )
+        raise ConfigurationError(msg)
+    return lambda scope: function(wanted(scope))
+
+
+def checked_principal(principal: object, source: object) -> str:
+    """Return *principal* if it can be one, else raise InvalidKeyError."""
+    if not isinstance(principal, str) or not principal:
+        name = getattr(source, "__qualname__", None) or repr(source)
+        raise InvalidKeyError(principal, f"The key function {name}")
+    return principal

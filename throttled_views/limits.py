@@ -1,0 +1,257 @@
+"""What a view declares: limits, and the one spelling of "no limit"."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypedDict, Unpack
+
+from throttled_views.errors import ConfigurationError, InvalidQuotaError
+from throttled_views.quotas import Algorithm, Quota
+from throttled_views.results import checked_cost
+
+__all__ = [
+    "EXEMPT",
+    "CostFunc",
+    "Exempt",
+    "KeyFunc",
+    "Limit",
+    "QuotaFunc",
+    "Throttle",
+]
+
+_AVAILABLE = (Algorithm.TOKEN_BUCKET, Algorithm.GCRA, Algorithm.LEAKY_BUCKET)
+
+
+class Exempt:
+    """The type of `EXEMPT`, of which there is one instance."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return the name it is written by."""
+        return "EXEMPT"
+
+    def __reduce__(self) -> str:
+        """Stay the one instance when copied or pickled."""
+        return "EXEMPT"
+
+
+EXEMPT: Final = Exempt()
+"""No limit, on purpose. Write it where a quota is expected."""
+
+KeyFunc: TypeAlias = Callable[..., str | None | Awaitable[str | None]]
+"""
+Names the client to charge: a function, sync or async, of the request.
+
+It returns a non-empty string, or None where the limit does not apply.
+"""
+
+QuotaFunc: TypeAlias = Callable[
+    ..., Quota | str | Exempt | None | Awaitable[Quota | str | Exempt | None]
+]
+"""
+Chooses the quota of a request: a function, sync or async, of the request.
+
+It returns a quota or its text, or `EXEMPT` or None where the limit does not apply.
+"""
+
+CostFunc: TypeAlias = Callable[..., int | Awaitable[int]]
+"""Tells what a request costs, in units of 0 or more: a function of the request."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Limit:
+    """
+    One quota, and all that may differ from the defaults of its view.
+
+    Attributes:
+        quota: The quota, or a function of the request that chooses it.
+        key_func: Names the client to charge; None takes the view's.
+        cost: Units a request costs, or a function of the request that tells.
+        name: Printable ASCII that names the limit in results and keys; None takes its
+            position.
+        using: How the quota is counted; None takes the view's algorithm.
+        bucket: Name of a bucket to share with other handlers; None keeps one of its
+            own for each handler.
+
+    Raises:
+        InvalidQuotaError: The quota's text is not one.
+        ConfigurationError: An option is out of its bounds, or *cost* is above the
+            capacity, so that no request could ever pass.
+    """
+
+    quota: Quota | QuotaFunc
+    key_func: KeyFunc | None
+    cost: int | CostFunc
+    name: str | None
+    using: Algorithm | None
+    bucket: str | None
+
+    def __init__(
+        self,
+        quota: Quota | str | QuotaFunc,
+        *,
+        key_func: KeyFunc | None = None,
+        cost: int | CostFunc = 1,
+        name: str | None = None,
+        using: Algorithm | None = None,
+        bucket: str | None = None,
+    ) -> None:
+        set_field = object.__setattr__
+        set_field(self, "quota", quota_or_function(quota))
+        set_field(self, "key_func", _checked_function("key_func", key_func))
+        set_field(self, "cost", cost if callable(cost) else _checked_cost(cost))
+        set_field(self, "name", _checked_text("name", name))
+        set_field(self, "using", None if using is None else available(using))
+        set_field(self, "bucket", _checked_text("bucket", bucket))
+        self._check_that_a_request_can_pass()
+
+    def _check_that_a_request_can_pass(self) -> None:
+        if isinstance(self.quota, Quota) and isinstance(self.cost, int):
+            if self.quota.limit and self.cost > self.quota.burst:
+                msg = (
+                    f"Limit({str(self.quota)!r}, cost={self.cost}) could never admit a "
+                    f"request: it costs more than the capacity of {self.quota.burst}. "
+                    f"Lower the cost, or write '{self.quota.limit}/… burst {self.cost}'"
+                )
+                raise ConfigurationError(msg)
+
+
+_One: TypeAlias = Quota | str | Limit | QuotaFunc
+
+Throttle: TypeAlias = _One | Sequence[_One] | Exempt
+"""All that a `throttle` attribute takes."""
+
+
+class LimitOptions(TypedDict, total=False):
+    """The options of `Limit`, by keyword."""
+
+    key_func: KeyFunc | None
+    cost: int | CostFunc
+    name: str | None
+    using: Algorithm | None
+    bucket: str | None
+
+
+def limits_of(throttle: Throttle, **options: Unpack[LimitOptions]) -> tuple[Limit, ...]:
+    """
+    Return the limits that *throttle* declares; none for `EXEMPT`.
+
+    Args:
+        throttle: The declaration.
+        options: What each limit takes besides its quota.
+
+    Raises:
+        InvalidQuotaError: A text is not a quota.
+        ConfigurationError: It is not a throttle, an empty list, says one thing twice,
+            or gives options to a `Limit`, which has its own.
+    """
+    if isinstance(throttle, Exempt):
+        return ()
+    items: list[object] = (
+        list(throttle)
+        if isinstance(throttle, Sequence) and not isinstance(throttle, str)
+        else [throttle]
+    )
+    limits = tuple(limit for item in items for limit in _each(item, options))
+    if not limits:
+        msg = "An empty list limits nothing. Write EXEMPT if that is meant"
+        raise ConfigurationError(msg)
+    check_distinct(limits)
+    return limits
+
+
+def check_distinct(limits: Sequence[Limit]) -> None:
+    """Raise ConfigurationError if one of *limits* is there twice, or its name is."""
+    for position, limit in enumerate(limits):
+        if limit in limits[:position]:
+            msg = (
+                f"{limit.quota} is declared twice for the same key, which changes "
+                "nothing. Remove one, or give each a name"
+            )
+            raise ConfigurationError(msg)
+    names = limit_names(limits)
+    for name in names:
+        if names.count(name) > 1:
+            msg = f"Two limits are named {name!r}. Give each a name of its own"
+            raise ConfigurationError(msg)
+
+
+def limit_names(limits: Sequence[Limit]) -> list[str]:
+    """Return the names of *limits*: the one given, else the position from 1."""
+    return [
+        limit.name or str(position) for position, limit in enumerate(limits, start=1)
+    ]
+
+
+def limit_text(limit: Limit) -> str:
+    """Return the quota of *limit* as text, or the name of the function that chooses."""
+    if isinstance(limit.quota, Quota):
+        return str(limit.quota)
+    return str(getattr(limit.quota, "__name__", "dynamic"))
+
+
+def _each(item: object, options: LimitOptions) -> list[Limit]:
+    if isinstance(item, Limit):
+        if options:
+            msg = (
+                f"{', '.join(options)} cannot be given to a finished Limit. "
+                f"Write it in the Limit: Limit(…, {next(iter(options))}=…)"
+            )
+            raise ConfigurationError(msg)
+        return [item]
+    if isinstance(item, str):
+        return [Limit(part, **options) for part in item.split(";")]
+    if isinstance(item, Exempt):
+        msg = "EXEMPT stands alone. Write it instead of the list, or remove it"
+        raise ConfigurationError(msg)
+    return [Limit(quota_or_function(item), **options)]
+
+
+def quota_or_function(given: object) -> Quota | QuotaFunc:
+    """Return *given* as a quota, reading it if it is text, or as the function it is."""
+    if isinstance(given, Quota):
+        return given
+    if isinstance(given, str):
+        return Quota.parse(given)
+    if callable(given) and not isinstance(given, type):
+        return given
+    raise InvalidQuotaError(given, "it is neither a quota nor text nor a function")
+
+
+def available(using: Algorithm) -> Algorithm:
+    """Return *using* as an algorithm that this version can count by."""
+    try:
+        algorithm = Algorithm(using)
+    except ValueError:
+        algorithm = None
+    if algorithm not in _AVAILABLE:
+        names = ", ".join(f"Algorithm.{each.name}" for each in _AVAILABLE)
+        msg = f"using={using!r} is not available. Write one of {names}"
+        raise ConfigurationError(msg)
+    return algorithm
+
+
+def _checked_function(name: str, function: KeyFunc | None) -> KeyFunc | None:
+    if function is None or (callable(function) and not isinstance(function, type)):
+        return function
+    msg = f"{name}={function!r} is not a function. Write for example {name}=client_ip"
+    raise ConfigurationError(msg)
+
+
+def _checked_cost(cost: int) -> int:
+    try:
+        return checked_cost(cost)
+    except ValueError as error:
+        msg = f"{error}. Write for example cost=1"
+        raise ConfigurationError(msg) from None
+
+
+def _checked_text(name: str, text: str | None) -> str | None:
+    if text is None or (
+        isinstance(text, str) and text and text.isascii() and text.isprintable()
+    ):
+        return text
+    msg = f"{name}={text!r} is not printable ASCII. Write for example {name}='daily'"
+    raise ConfigurationError(msg)

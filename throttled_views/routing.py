@@ -1,0 +1,505 @@
+"""
+Routes that limit themselves: the router, its routes, and the decorators of methods.
+
+Everything on a `ThrottledRouter` is limited, or refused when it is registered. Limits are
+decided in `APIRoute.handle`, which every FastAPI calls, however its routers are nested:
+before the body is read and before any dependency runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, Unpack
+
+from fastapi import APIRouter, params
+from fastapi.routing import APIRoute
+from starlette.types import Receive, Scope, Send
+
+from throttled_views._binding import (
+    HandlerDecorator,
+    HandlerT,
+    RouteCall,
+    can_stream,
+    guarded,
+    is_async,
+    is_guarded,
+    is_method,
+    is_stream,
+    mirror,
+    name_of,
+    not_async,
+    view_endpoint,
+)
+from throttled_views._plan import Plan
+from throttled_views.errors import (
+    ConfigurationError,
+    RegistrationError,
+    ViewDefinitionError,
+)
+from throttled_views.limiter import (
+    WEBSOCKET,
+    Declaration,
+    Limiter,
+    Part,
+    check_functions,
+    declaration_of,
+    declare,
+    default_limiter,
+    guard_of,
+    joined,
+)
+from throttled_views.limits import (
+    EXEMPT,
+    KeyFunc,
+    Limit,
+    LimitOptions,
+    Throttle,
+    check_distinct,
+    limits_of,
+)
+from throttled_views.outcome import SCOPE_KEY, context_of, refuse, with_headers
+from throttled_views.quotas import Algorithm
+from throttled_views.throttled import Throttled
+
+__all__ = ["ThrottledRoute", "ThrottledRouter", "exempt", "limit", "route"]
+
+LIMITS_MARK = "__throttled_views_limits__"
+ROUTES_MARK = "__throttled_views_routes__"
+
+
+# --- decorators of methods ------------------------------------------------------------
+
+
+def limit(*throttles: Throttle, **options: Unpack[LimitOptions]) -> HandlerDecorator:
+    """
+    Decorate a handler of a view with limits that replace those of its class.
+
+    Args:
+        throttles: What to limit to; several are one decision, all or nothing.
+        options: The options of `Limit`, for each of *throttles* that is no `Limit` yet.
+
+    Raises:
+        InvalidQuotaError: A text is not a quota.
+        ConfigurationError: There is nothing to limit to, or an option is out of bounds.
+        ViewDefinitionError: It decorates what is no method, or one limited already.
+    """
+    limits = _limits(throttles, options)
+
+    def decorate(handler: HandlerT, /) -> HandlerT:
+        _mark_limits(handler, limits, "limit(…)")
+        return handler
+
+    return decorate
+
+
+def exempt(handler: HandlerT, /) -> HandlerT:
+    """
+    Decorate a handler of a view that is not to be limited.
+
+    Raises:
+        ViewDefinitionError: It decorates what is no method, or one limited already.
+    """
+    _mark_limits(handler, (), "exempt")
+    return handler
+
+
+def _limits(
+    throttles: Sequence[Throttle], options: LimitOptions
+) -> tuple[Limit, ...]:
+    if not throttles:
+        msg = "@limit() limits nothing. Write for example @limit('5/m')"
+        raise ConfigurationError(msg)
+    if len(throttles) > 1 and EXEMPT in throttles:
+        msg = "EXEMPT stands alone. Write @exempt instead, or remove it"
+        raise ConfigurationError(msg)
+    limits = tuple(each for one in throttles for each in limits_of(one, **options))
+    check_distinct(limits)
+    for each in limits:
+        check_functions(each)
+    return limits
+
+
+def _mark_limits(handler: Any, limits: tuple[Limit, ...], decorator: str) -> None:
+    _check_is_method(handler, f"@{decorator}", f"@limiter.{decorator}")
+    if hasattr(handler, LIMITS_MARK):
+        raise ViewDefinitionError(
+            name_of(handler),
+            "it has two of @limit and @exempt",
+            "Write one; several limits go into one @limit('5/m', '100/h')",
+        )
+    setattr(handler, LIMITS_MARK, limits)
+
+
+def _mark_route(call: RouteCall) -> HandlerDecorator:
+    def decorate(handler: HandlerT, /) -> HandlerT:
+        decorator = f"@route.{call.verb}(…)"
+        _check_is_method(handler, decorator, f"@router.{call.verb}(…)")
+        marks = (call, *getattr(handler, ROUTES_MARK, ()))
+        setattr(handler, ROUTES_MARK, marks)
+        return handler
+
+    return decorate
+
+
+def _check_is_method(handler: object, decorator: str, instead: str) -> None:
+    if not is_method(handler):
+        raise ViewDefinitionError(
+            name_of(handler),
+            f"{decorator} is for methods of a ThrottledView, and this is none",
+            f"Write {instead} on a function",
+        )
+
+
+class _Route:
+    """
+    Route decorators for methods of views: ``@route.get("/{id}")``.
+
+    They take what the methods of the installed FastAPI's `APIRouter` take. The path is
+    relative to the view's. Several on one method are several paths to it.
+    """
+
+    def __init__(self) -> None:
+        self.get = mirror(APIRouter.get, _mark_route)
+        self.post = mirror(APIRouter.post, _mark_route)
+        self.put = mirror(APIRouter.put, _mark_route)
+        self.patch = mirror(APIRouter.patch, _mark_route)
+        self.delete = mirror(APIRouter.delete, _mark_route)
+        self.head = mirror(APIRouter.head, _mark_route)
+        self.options = mirror(APIRouter.options, _mark_route)
+        self.trace = mirror(APIRouter.trace, _mark_route)
+        self.api_route = mirror(APIRouter.api_route, _mark_route)
+        self.websocket = mirror(APIRouter.websocket, _mark_route)
+
+
+route = _Route()
+"""Route decorators for methods of views: ``@route.get("/{id}")``."""
+
+
+# --- views, as a router sees them -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """
+    A handler of a view.
+
+    Attributes:
+        name: Name of the method.
+        calls: The routes that lead to it.
+        throttled: Its limits; None leaves them to the limiter's default.
+        key_func: What the view says where a limit does not.
+        using: The same.
+        bucket: The same.
+    """
+
+    name: str
+    calls: tuple[RouteCall, ...]
+    throttled: Throttled | None
+    key_func: KeyFunc | None
+    using: Algorithm | None
+    bucket: str | None
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether it serves WebSockets."""
+        return any(call.verb == "websocket" for call in self.calls)
+
+    @property
+    def methods(self) -> str:
+        """The methods it serves, as keys have them."""
+        if self.is_socket:
+            return WEBSOCKET
+        return joined({method for call in self.calls for method in call.methods})
+
+    def completed(self, limits: Sequence[Limit]) -> tuple[Limit, ...]:
+        """Return *limits* with what the view says where they do not."""
+        return tuple(
+            replace(
+                limit,
+                key_func=limit.key_func or self.key_func,
+                using=limit.using or self.using,
+                bucket=limit.bucket or self.bucket,
+            )
+            for limit in limits
+        )
+
+    def with_limits(self, limits: Sequence[Limit]) -> Self:
+        """Return this handler, limited by *limits*."""
+        return replace(self, throttled=Throttled.declared(limits))
+
+
+class RegistrableView(Protocol):
+    """What a router needs of a view class."""
+
+    path: str
+    tags: Sequence[str | Enum]
+    dependencies: Sequence[params.Depends]
+    __throttled_handlers__: ClassVar[Sequence[Handler]]
+
+
+ViewT = TypeVar("ViewT", bound=RegistrableView)
+
+
+# --- routes and routers ---------------------------------------------------------------
+
+
+class ThrottledRoute(APIRoute):
+    """
+    A route that decides its limits before anything of the request is read.
+
+    A `ThrottledRouter` makes them, with its limiter as `limiter`.
+
+    Raises:
+        RegistrationError: Nothing says what the endpoint is limited to.
+    """
+
+    limiter: ClassVar[Limiter | None] = None
+
+    # Further arguments are FastAPI's, and there are more of them with each version.
+    def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
+        super().__init__(path, endpoint, **kwargs)
+        self.plans = self._plans_of(endpoint)
+
+    def _plans_of(self, endpoint: Callable[..., Any]) -> Sequence[Plan]:
+        limiter = type(self).limiter or default_limiter()
+        declaration = declaration_of(endpoint)
+        try:
+            return declaration.plans(limiter, joined(self.methods or ()))
+        except RegistrationError:
+            if self._is_limited_by_a_dependency():
+                return ()
+            raise
+
+    def _is_limited_by_a_dependency(self) -> bool:
+        return any(
+            declaration_of(each.call).limits_others
+            for each in self.dependant.dependencies
+        )
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request, or refuse it. A 405 is none of our business."""
+        if not self.plans or scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        for plan in self.plans:
+            if plan.at_once is not None and SCOPE_KEY not in scope:
+                limited = plan.at_once(scope)
+            else:
+                limited = await plan.decide(scope)
+            if limited:
+                await refuse(scope, receive, send, context_of(scope))
+                return
+        context = context_of(scope)
+        context.written_by_route = True
+        await super().handle(scope, receive, with_headers(send, context))
+
+
+class ThrottledRouter(APIRouter):
+    """
+    An `APIRouter` whose every route is limited.
+
+    By its own declaration, else by the limiter's default. A route with neither is refused
+    when it is registered, unless it is `EXEMPT` or ``@limiter.exempt``. The same class
+    or function, included twice, shares its counts.
+
+    Args:
+        limiter: The machinery to share; the process-wide default unless given.
+        kwargs: What `APIRouter` takes.
+
+    Raises:
+        RegistrationError: ``routes`` were given, which could not be limited.
+    """
+
+    def __init__(self, limiter: Limiter | None = None, **kwargs: Any) -> None:
+        if kwargs.get("routes"):
+            raise _unlimited("routes=[…]")
+        self.limiter = limiter or default_limiter()
+        base: type[APIRoute] = kwargs.pop("route_class", ThrottledRoute)
+        super().__init__(route_class=_route_class(self.limiter, base), **kwargs)
+
+    def add_view(
+        self, view: type[RegistrableView], *, prefix: str = "", **kwargs: Any
+    ) -> None:
+        """
+        Register all handlers of *view*.
+
+        Args:
+            view: A subclass of `ThrottledView`.
+            prefix: Path to put before the view's own.
+            kwargs: What `APIRouter` takes, for the routes of this view.
+
+        Raises:
+            RegistrationError: The view is abstract or has no handlers, one of them is
+                limited by nothing, or captured by an earlier route.
+        """
+        if kwargs:
+            router = ThrottledRouter(self.limiter, prefix=prefix, **kwargs)
+            router.add_view(view)
+            self.include_router(router)
+            return
+        _check_is_complete(view)
+        for handler in view.__throttled_handlers__:
+            endpoint = self._endpoint(view, handler)
+            for call in handler.calls:
+                self._add_call(view, handler, call, prefix, endpoint)
+
+    def view(self, view: type[ViewT]) -> type[ViewT]:
+        """Register *view*, as `add_view` does, and return it: a class decorator."""
+        self.add_view(view)
+        return view
+
+    def _endpoint(self, view: type[RegistrableView], handler: Handler) -> Any:
+        endpoint = view_endpoint(view, handler.name)
+        if is_stream(endpoint) and not can_stream():
+            raise RegistrationError(
+                name_of(endpoint),
+                "this FastAPI does not serve async generators",
+                "Install fastapi>=0.134, or return a StreamingResponse",
+            )
+        throttled = handler.throttled
+        parts = () if throttled is None else (Part(None, throttled.limits),)
+        declaration = Declaration(
+            view,
+            handler=handler.name,
+            parts=parts,
+            exempt=throttled is not None and not throttled.limits,
+            methods=handler.methods,
+            complete=handler.completed,
+        )
+        declare(endpoint, declaration)
+        return endpoint
+
+    def _add_call(
+        self,
+        view: type[RegistrableView],
+        handler: Handler,
+        call: RouteCall,
+        prefix: str,
+        endpoint: Any,
+    ) -> None:
+        kwargs = {**call.kwargs}
+        kwargs.pop("path", None)
+        if len(call.args) < 2:  # noqa: PLR2004 - the second of a WebSocket is its name
+            kwargs.setdefault("name", f"{view.__name__}.{handler.name}")
+        if view.dependencies:
+            kwargs["dependencies"] = [
+                *view.dependencies,
+                *(kwargs.get("dependencies") or ()),
+            ]
+        if view.tags and call.verb != "websocket":
+            kwargs["tags"] = [*view.tags, *(kwargs.get("tags") or ())]
+        path = f"{prefix}{view.path}{call.path}"
+        getattr(self, call.verb)(path, *call.args[1:], **kwargs)(endpoint)
+
+    def add_api_route(
+        self, path: str, endpoint: Callable[..., Any], **kwargs: Any
+    ) -> None:
+        """
+        Register *endpoint*; takes what `APIRouter.add_api_route` takes.
+
+        Raises:
+            RegistrationError: Nothing limits it, or an earlier route captures its path.
+        """
+        override = kwargs.get("route_class_override")
+        if override is not None and not issubclass(override, ThrottledRoute):
+            raise _unlimited(f"a route of class {override.__name__}")
+        super().add_api_route(path, endpoint, **kwargs)
+        self._refuse_a_captured_path()
+
+    def _refuse_a_captured_path(self) -> None:
+        *earlier, added = (each for each in self.routes if isinstance(each, APIRoute))
+        if added.param_convertors:
+            return
+        for each in earlier:
+            shared = (each.methods or set()) & (added.methods or set())
+            if each.param_convertors and shared and each.path_regex.match(added.path):
+                raise RegistrationError(
+                    f"{added.name} at {added.path!r}",
+                    f"the earlier {each.name} at {each.path!r} captures it",
+                    f"Declare {added.name} before {each.name}",
+                )
+
+    def add_api_websocket_route(
+        self, path: str, endpoint: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> None:
+        """
+        Register a WebSocket *endpoint*; takes what `APIRouter`'s method takes.
+
+        Its limits are decided right before it runs, so before it accepts.
+
+        Raises:
+            RegistrationError: Nothing limits it.
+            ViewDefinitionError: It is not async.
+        """
+        if not is_guarded(endpoint):
+            if not is_async(endpoint):
+                raise not_async(name_of(endpoint), endpoint)
+            plans = declaration_of(endpoint).plans(self.limiter, WEBSOCKET)
+            if plans:
+                endpoint = guarded(endpoint, guard_of(lambda _scope: list(plans)))
+        super().add_api_websocket_route(path, endpoint, *args, **kwargs)
+
+    def include_router(self, router: APIRouter, *args: Any, **kwargs: Any) -> None:
+        """
+        Include another `ThrottledRouter`; takes what `APIRouter.include_router` takes.
+
+        Raises:
+            RegistrationError: It is another kind of router, whose routes, also those
+                it gets later, could not be limited.
+        """
+        if not isinstance(router, ThrottledRouter):
+            raise _unlimited("an APIRouter")
+        super().include_router(router, *args, **kwargs)
+
+    def add_route(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse: a plain Starlette route cannot be limited here."""
+        raise _unlimited("a Starlette route")
+
+    def add_websocket_route(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse: a plain Starlette WebSocket route cannot be limited here."""
+        raise _unlimited("a Starlette WebSocket route")
+
+    def mount(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse: a mounted application cannot be limited here."""
+        raise _unlimited("a mounted application")
+
+    def host(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse: an application for a host cannot be limited here."""
+        raise _unlimited("an application for a host")
+
+    def frontend(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse: the files of a frontend cannot be limited here."""
+        raise _unlimited("a frontend")
+
+
+def _route_class(limiter: Limiter, base: type[APIRoute]) -> type[ThrottledRoute]:
+    """Return a class of routes that carry *limiter*, through any number of includes."""
+    bases = (base,) if issubclass(base, ThrottledRoute) else (ThrottledRoute, base)
+    return type("ThrottledRoute", bases, {"limiter": limiter})
+
+
+def _check_is_complete(view: type[RegistrableView]) -> None:
+    if not getattr(view, "__throttled_handlers__", ()):
+        raise RegistrationError(
+            name_of(view),
+            "it has no handlers",
+            "Subclass ThrottledView and write 'async def get(self)'",
+        )
+    if inspect.isabstract(view):
+        missing = ", ".join(sorted(view.__abstractmethods__))
+        raise RegistrationError(
+            name_of(view),
+            f"it is abstract: {missing} is not implemented",
+            "Register a subclass that implements it",
+        )
+
+
+def _unlimited(what: str) -> RegistrationError:
+    return RegistrationError(
+        "ThrottledRouter",
+        f"{what} on it would not be limited",
+        "Put it on the application or on an APIRouter, or make it a ThrottledRouter",
+    )

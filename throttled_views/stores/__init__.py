@@ -1,0 +1,1 @@
+"""Where the state of keys lives: the only I/O and the only clocks of the package."""

@@ -1,0 +1,65 @@
+"""The contract of every store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from throttled_views.results import Charge, RateLimitResult, Receipt
+
+__all__ = ["Clock", "Store"]
+
+Clock: TypeAlias = Callable[[], int]
+"""A clock: called without arguments it returns the time in microseconds."""
+
+
+class Store(Protocol):
+    """
+    Where the state of keys lives.
+
+    A store owns the clock as well as the state: processes that share a store share a
+    clock, and no two of them can disagree about what time it is.
+
+    Rules for every store: no floats decide anything. A refused call charges none of
+    its keys. A key's state is kept until the key equals a fresh one, and no longer.
+    """
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
+        """
+        Charge all of *charges*, or none if one of them is refused.
+
+        Atomic: of any number of simultaneous callers, no more are admitted than the
+        quotas permit. A key that is named twice is charged twice.
+
+        Returns:
+            One result for each charge, in order. If the call is refused, the charges
+            that would have been admitted report their state as it stands.
+
+        Raises:
+            StoreUnavailableError: The store could not be asked.
+        """
+        ...
+
+    async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
+        """
+        Tell what `acquire` would answer to each of *charges*, and change nothing.
+
+        `remaining` is what the key could still make now, before the charge.
+        """
+        ...
+
+    async def refund(self, receipts: Sequence[Receipt], /) -> None:
+        """
+        Give charges back: never above full, and nothing to a key without state.
+
+        A receipt is good for one refund; the store does not keep count.
+        """
+        ...
+
+    async def reset(self, keys: Sequence[str], /) -> None:
+        """Forget *keys*: each is as good as new."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give back what the store opened itself. May be called twice."""
+        ...

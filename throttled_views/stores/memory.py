@@ -1,0 +1,340 @@
+"""
+The memory store: one process, bounded, safe from several threads and event loops.
+
+How it keeps its promises:
+
+1. Keys are spread over *shards*, dicts of a few hundred entries. One big dict would stop
+   the loop for tens of milliseconds each time it grows.
+2. An entry is one int: the instant at which its bucket was empty, shifted left, and the
+   number of its `Bucket` in the shard. Such dicts cost the least memory, and the
+   garbage collector does not look into them.
+3. There is no timer. Each new key pays for looking at a few old entries, shard after
+   shard, and drops those whose bucket is full again: they equal a fresh key.
+4. At `max_keys` the entries nearest to full go, exactly so in a small store and among a
+   few hundred in a large one. An exhausted entry goes only when nothing else is found,
+   so that a client cannot push its own out with a flood of new keys.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Sequence
+
+from throttled_views.algorithms.bucket import (
+    Bucket,
+    bucket_of,
+    decide,
+    peek,
+    rebase,
+    refund,
+    settle,
+)
+from throttled_views.results import (
+    Charge,
+    Decision,
+    RateLimitResult,
+    Receipt,
+    result_of,
+)
+from throttled_views.stores.base import Clock
+
+__all__ = ["MemoryStore"]
+
+_logger = logging.getLogger("throttled_views")
+
+_SHARD_SIZE = 300
+_NUMBER_BITS = 10
+_NUMBER_MASK = (1 << _NUMBER_BITS) - 1
+_LOOKS_PER_NEW_KEY = 2  # entries looked at, in search of full ones
+_LOOKS_PER_SHARD = 2  # what opening a shard costs, counted in entries
+_SHARDS_TRIED = 4  # before an exhausted entry is evicted
+
+
+def monotonic_us() -> int:
+    """Return the monotonic clock in microseconds: no step of the wall clock moves it."""
+    return time.monotonic_ns() // 1_000
+
+
+class _Shard:
+    """A few hundred entries, and the buckets they were written for."""
+
+    __slots__ = ("buckets", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, int] = {}
+        self.buckets: list[Bucket] = []
+
+    def read(self, key: str, now_us: int, bucket: Bucket) -> int | None:
+        """
+        Return the settled instant of *key* in ticks of *bucket*, None if it has none.
+
+        An instant in the future is a clock that was set back. The repaired value is
+        stored at once: left in place, it would refuse until the old time comes again.
+        """
+        value = self.entries.get(key)
+        if value is None:
+            return None
+        empty_at = value >> _NUMBER_BITS
+        written_for = self.buckets[value & _NUMBER_MASK]
+        if empty_at > now_us * written_for.scale:
+            empty_at = now_us * written_for.scale
+            self.entries[key] = self._packed(empty_at, written_for)
+        if written_for is bucket:
+            return settle(empty_at, now_us, bucket)
+        return rebase(empty_at, now_us, written_for, bucket)
+
+    def write(self, key: str, empty_at: int, bucket: Bucket) -> None:
+        """Store the instant of *key*, in ticks of *bucket*."""
+        self.entries[key] = self._packed(empty_at, bucket)
+
+    def _packed(self, empty_at: int, bucket: Bucket) -> int:
+        try:
+            number = self.buckets.index(bucket)
+        except ValueError:
+            if len(self.buckets) > _NUMBER_MASK:
+                self._forget_unused_buckets()
+            number = len(self.buckets)
+            self.buckets.append(bucket)
+        return empty_at << _NUMBER_BITS | number
+
+    def _forget_unused_buckets(self) -> None:
+        self.keep(list(self.entries.items()))
+
+    def keep(self, items: Iterable[tuple[str, int]]) -> None:
+        """Hold only *items* from now on, in a dict that is as small as it can be."""
+        old = self.buckets
+        self.entries, self.buckets = {}, []
+        for key, value in items:
+            self.write(key, value >> _NUMBER_BITS, old[value & _NUMBER_MASK])
+
+    def live(self, now_us: int) -> list[tuple[str, int]]:
+        """Return the entries that are not full at *now_us*."""
+        oldest = [now_us * bucket.scale - bucket.full for bucket in self.buckets]
+        return [
+            item
+            for item in self.entries.items()
+            if item[1] >> _NUMBER_BITS > oldest[item[1] & _NUMBER_MASK]
+        ]
+
+    def by_fullness(self, now_us: int) -> list[tuple[int, bool, str]]:
+        """Return (level, has a token, key) of all entries, the fullest first."""
+        found = []
+        for key, value in self.entries.items():
+            bucket = self.buckets[value & _NUMBER_MASK]
+            ticks = now_us * bucket.scale - (value >> _NUMBER_BITS)
+            found.append(((ticks << 32) // bucket.full, ticks >= bucket.token, key))
+        found.sort(reverse=True)
+        return found
+
+
+class MemoryStore:
+    """
+    Keep keys in this process; they are gone when it ends.
+
+    Safe to use from several threads and several event loops at once.
+
+    Args:
+        max_keys: Keys to keep at most. What happens at this bound is counted in
+            `evictions` and logged once.
+        clock: Clock to use instead of the monotonic one, in microseconds; for tests.
+
+    Raises:
+        ValueError: *max_keys* is below 1.
+
+    Attributes:
+        evictions: Entries dropped at the bound although they were not full.
+        exhausted_evictions: Those of them that had no request left, dropped because
+            nothing better was found; each is a client that got its quota back early.
+    """
+
+    def __init__(
+        self, *, max_keys: int = 1_000_000, clock: Clock = monotonic_us
+    ) -> None:
+        if max_keys < 1:
+            msg = f"max_keys must be 1 or more, not {max_keys!r}"
+            raise ValueError(msg)
+        self.max_keys = max_keys
+        self.evictions = 0
+        self.exhausted_evictions = 0
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._shards = [_Shard() for _ in range(-(-max_keys // _SHARD_SIZE))]
+        self._count = 0
+        self._looks = 0
+        self._next_shard = 0
+
+    def __len__(self) -> int:
+        """Return the number of keys kept."""
+        return self._count
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
+        """Charge all of *charges*, or none; see `Store.acquire`."""
+        with self._lock:
+            now_us = self._clock()
+            staged: dict[str, tuple[int, Bucket]] = {}
+            decisions = []
+            for charge in charges:
+                bucket = bucket_of(charge.quota)
+                empty_at = self._staged_or_stored(staged, charge.key, now_us, bucket)
+                decision, after = decide(empty_at, now_us, bucket, charge.cost)
+                staged[charge.key] = after, bucket
+                decisions.append(decision)
+            if any(decision.limited for decision in decisions):
+                return [
+                    result_of(self._as_it_stands(decision, charge, now_us))
+                    for decision, charge in zip(decisions, charges, strict=True)
+                ]
+            for key, (after, bucket) in staged.items():
+                self._write(self._shard(key), key, after, now_us, bucket)
+        return [
+            result_of(decision, receipts=(Receipt(charge, now_us),))
+            for decision, charge in zip(decisions, charges, strict=True)
+        ]
+
+    def _staged_or_stored(
+        self,
+        staged: dict[str, tuple[int, Bucket]],
+        key: str,
+        now_us: int,
+        bucket: Bucket,
+    ) -> int:
+        if key in staged:
+            empty_at, written_for = staged[key]
+            return rebase(empty_at, now_us, written_for, bucket)
+        return settle(self._shard(key).read(key, now_us, bucket), now_us, bucket)
+
+    def _as_it_stands(
+        self, decision: Decision, charge: Charge, now_us: int
+    ) -> Decision:
+        """Return what *charge* is told when its call was refused by another."""
+        return decision if decision.limited else self._peek(charge, now_us, cost=0)
+
+    async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
+        """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
+        with self._lock:
+            now_us = self._clock()
+            return [
+                result_of(self._peek(charge, now_us, cost=charge.cost))
+                for charge in charges
+            ]
+
+    def _peek(self, charge: Charge, now_us: int, *, cost: int) -> Decision:
+        bucket = bucket_of(charge.quota)
+        stored = self._shard(charge.key).read(charge.key, now_us, bucket)
+        return peek(settle(stored, now_us, bucket), now_us, bucket, cost)
+
+    async def refund(self, receipts: Sequence[Receipt], /) -> None:
+        """Give charges back; see `Store.refund`."""
+        with self._lock:
+            now_us = self._clock()
+            for receipt in receipts:
+                charge = receipt.charge
+                bucket = bucket_of(charge.quota)
+                shard = self._shard(charge.key)
+                empty_at = shard.read(charge.key, now_us, bucket)
+                if empty_at is not None:
+                    empty_at = refund(empty_at, now_us, bucket, charge.cost)
+                    shard.write(charge.key, empty_at, bucket)
+
+    async def reset(self, keys: Sequence[str], /) -> None:
+        """Forget *keys*; see `Store.reset`."""
+        with self._lock:
+            for key in keys:
+                if self._shard(key).entries.pop(key, None) is not None:
+                    self._count -= 1
+
+    def clear(self) -> None:
+        """Forget every key."""
+        with self._lock:
+            for shard in self._shards:
+                shard.keep(())
+            self._count = 0
+
+    async def aclose(self) -> None:
+        """Do nothing: this store opened nothing."""
+
+    def acquire_one(self, key: str, bucket: Bucket, cost: int) -> Decision:
+        """
+        Charge one key, as `acquire` does, without building what nobody may ask for.
+
+        This is the path of nearly every request.
+        """
+        with self._lock:
+            now_us = self._clock()
+            shard = self._shards[hash(key) % len(self._shards)]
+            stored = shard.read(key, now_us, bucket)
+            empty_at = settle(stored, now_us, bucket)
+            decision, after = decide(empty_at, now_us, bucket, cost)
+            if stored is None:
+                self._write(shard, key, after, now_us, bucket)
+            elif after != empty_at:
+                shard.write(key, after, bucket)
+            return decision
+
+    def _shard(self, key: str) -> _Shard:
+        return self._shards[hash(key) % len(self._shards)]
+
+    def _write(
+        self, shard: _Shard, key: str, empty_at: int, now_us: int, bucket: Bucket
+    ) -> None:
+        """Store *key*, making room for it first if it is new."""
+        if key not in shard.entries:
+            if now_us * bucket.scale - empty_at >= bucket.full:
+                return  # nothing was charged: as good as no entry
+            self._sweep(now_us)
+            if self._count >= self.max_keys:
+                self._evict(now_us)
+            self._count += 1
+        shard.write(key, empty_at, bucket)
+
+    def _sweep(self, now_us: int) -> None:
+        """Drop full entries of the next shards, as far as the new keys have paid for."""
+        self._looks += _LOOKS_PER_NEW_KEY
+        shard = self._shards[self._next_shard]
+        while self._looks >= len(shard.entries) + _LOOKS_PER_SHARD:
+            self._looks -= len(shard.entries) + _LOOKS_PER_SHARD
+            self._drop_all_but(shard, shard.live(now_us))
+            shard = self._following_shard()
+
+    def _following_shard(self) -> _Shard:
+        self._next_shard = (self._next_shard + 1) % len(self._shards)
+        return self._shards[self._next_shard]
+
+    def _drop_all_but(self, shard: _Shard, kept: list[tuple[str, int]]) -> None:
+        dropped = len(shard.entries) - len(kept)
+        if dropped:
+            shard.keep(kept)
+            self._count -= dropped
+
+    def _evict(self, now_us: int) -> None:
+        """Make room for at least one key; `max_keys` are kept."""
+        for _ in range(_SHARDS_TRIED):
+            shard = self._following_shard()
+            while not shard.entries:
+                shard = self._following_shard()
+            self._drop_all_but(shard, shard.live(now_us))
+            if self._count < self.max_keys:
+                return
+            ranked = shard.by_fullness(now_us)
+            share = len(ranked) // 8 if len(self._shards) > 1 else 1
+            spare = [key for _, has_token, key in ranked[: share or 1] if has_token]
+            if spare:
+                self._drop(shard, spare)
+                return
+        self.exhausted_evictions += 1
+        self._drop(shard, [ranked[0][2]])
+
+    def _drop(self, shard: _Shard, keys: list[str]) -> None:
+        for key in keys:
+            del shard.entries[key]
+        shard.keep(list(shard.entries.items()))
+        self._count -= len(keys)
+        if not self.evictions:
+            _logger.warning(
+                "MemoryStore holds max_keys=%d keys; the ones nearest to full are "
+                "evicted. Raise max_keys, or use a shared store",
+                self.max_keys,
+            )
+        self.evictions += len(keys)

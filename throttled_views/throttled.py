@@ -1,0 +1,303 @@
+"""
+Limits bound to a store: `Throttled`, and the `Rule` that each of its limits becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from inspect import isawaitable
+from typing import Any, Self
+
+from throttled_views.algorithms.bucket import bucket_of
+from throttled_views.errors import ConfigurationError, InvalidKeyError
+from throttled_views.keys import (
+    Scope,
+    checked_principal,
+    encoded,
+    encoded_principal,
+    reader_of,
+)
+from throttled_views.limits import (
+    Exempt,
+    KeyFunc,
+    Limit,
+    Throttle,
+    available,
+    limit_names,
+    limits_of,
+)
+from throttled_views.quotas import Algorithm, Quota
+from throttled_views.results import (
+    Charge,
+    Decision,
+    RateLimitResult,
+    Receipt,
+    checked_cost,
+    decision_of,
+    result_of,
+    urgency,
+)
+from throttled_views.stores.base import Store
+from throttled_views.stores.memory import MemoryStore
+
+__all__ = ["Throttled"]
+
+DEFAULT_PREFIX = "throttled_views"
+
+
+class Rule:
+    """
+    A limit with nothing left to look up: its name, its keys, its numbers.
+
+    Attributes:
+        limit: The limit.
+        name: Its name among the limits of its handler.
+        using: How it is counted.
+        key_func: Names the client to charge, None if callers do.
+        bucket: The quota in ticks, None if a function chooses it.
+    """
+
+    __slots__ = (
+        "_head",
+        "_read_cost",
+        "_read_principal",
+        "_read_quota",
+        "_tail",
+        "bucket",
+        "key_func",
+        "limit",
+        "name",
+        "using",
+    )
+
+    def __init__(  # noqa: PLR0913 - each is a part of the rule
+        self,
+        limit: Limit,
+        *,
+        name: str,
+        using: Algorithm,
+        key_func: KeyFunc | None,
+        prefix: str,
+        method: str,
+        route: str,
+    ) -> None:
+        self.limit = limit
+        self.name = name
+        self.using = limit.using or using
+        self.key_func = limit.key_func or key_func
+        if limit.bucket is not None:
+            method, route = "*", limit.bucket
+        self._head = f"{encoded(prefix)}|{encoded(method)}|{encoded(route)}|"
+        self._tail = f"|{encoded(name)}"
+        self.bucket = bucket_of(limit.quota) if isinstance(limit.quota, Quota) else None
+        self._read_principal = reader_of(self.key_func, "key") if self.key_func else None
+        self._read_quota = (
+            None
+            if isinstance(limit.quota, Quota)
+            else reader_of(limit.quota, "quota")
+        )
+        self._read_cost = (
+            None if isinstance(limit.cost, int) else reader_of(limit.cost, "cost")
+        )
+
+    def key(self, principal: str) -> str:
+        """Return the key that *principal* is charged under."""
+        return f"{self._head}{encoded_principal(principal)}{self._tail}"
+
+    async def charge(self, scope: Scope) -> Charge | None:
+        """
+        Return what the request that *scope* describes is charged.
+
+        None if the limit does not apply to it.
+
+        Raises:
+            InvalidKeyError: The key function returned what cannot be a key.
+            InvalidQuotaError: The quota function returned what is no quota.
+            ValueError: The cost function returned what is no cost.
+        """
+        assert self._read_principal is not None  # noqa: S101 - for type checkers
+        principal = await _settled(self._read_principal(scope))
+        if principal is None:
+            return None
+        key = self.key(checked_principal(principal, self.key_func))
+        quota, cost = self.limit.quota, self.limit.cost
+        if self._read_quota is not None:
+            chosen = await _settled(self._read_quota(scope))
+            if chosen is None or isinstance(chosen, Exempt):
+                return None
+            quota = chosen if isinstance(chosen, Quota) else Quota.parse(chosen)
+        if self._read_cost is not None:
+            cost = await _settled(self._read_cost(scope))
+        return Charge(key, quota, self.using, cost)
+
+    def result(self, key: str, decision: Decision) -> RateLimitResult:
+        """Return *decision*, which this rule got for *key*, as users see it."""
+        assert isinstance(self.limit.quota, Quota)  # noqa: S101 - for type checkers
+        assert isinstance(self.limit.cost, int)  # noqa: S101
+        if decision.limited:
+            return result_of(decision, self.name)
+        charge = Charge(key, self.limit.quota, self.using, self.limit.cost)
+        return result_of(decision, self.name, (Receipt(charge, decision.at_us),))
+
+
+async def _settled(value: Any) -> Any:
+    """Return *value*, or what it gives when awaited."""
+    return await value if isawaitable(value) else value
+
+
+class Throttled:
+    """
+    One or more limits, bound to the store that counts them.
+
+    Each view has one for each of its handlers, in ``View.throttled``. Made by hand, or
+    by `Limiter.throttled`, it limits what is no route: the messages of a socket, a job.
+    Its keys hold the quota's text, so that two with equal quotas on one store share
+    their counts; give the limits a ``bucket`` to tell them apart.
+
+    Args:
+        throttle: What to limit to; `EXEMPT` is not a limit.
+        using: How the quotas are counted, where a limit does not say so itself.
+        store: Where the counts live; a `MemoryStore` of its own unless given.
+        prefix: First part of all keys, which keeps applications on one store apart.
+
+    Raises:
+        InvalidQuotaError: A text is not a quota.
+        ConfigurationError: There is no limit, or one that needs a request to be known.
+
+    Attributes:
+        limits: The limits, in order.
+    """
+
+    __slots__ = ("_rules", "_store", "limits")
+
+    def __init__(
+        self,
+        throttle: Throttle,
+        *,
+        using: Algorithm = Algorithm.TOKEN_BUCKET,
+        store: Store | None = None,
+        prefix: str = DEFAULT_PREFIX,
+    ) -> None:
+        limits = limits_of(throttle)
+        if not limits:
+            msg = "EXEMPT is no limit to check by hand. Leave the check out"
+            raise ConfigurationError(msg)
+        for limit in limits:
+            if not isinstance(limit.quota, Quota) or not isinstance(limit.cost, int):
+                msg = (
+                    "A quota or cost function needs a request, and there is none "
+                    "here. Write a quota, for example Throttled('5/m')"
+                )
+                raise ConfigurationError(msg)
+        self.limits = limits
+        self._store: Store | None = MemoryStore() if store is None else store
+        self._rules = [
+            Rule(
+                limit,
+                name=name,
+                using=available(using),
+                key_func=None,
+                prefix=prefix,
+                method="*",
+                route=str(limit.quota),
+            )
+            for limit, name in zip(limits, limit_names(limits), strict=True)
+        ]
+
+    @classmethod
+    def declared(cls, limits: Sequence[Limit]) -> Self:
+        """Return one that waits to be bound: a router does so at registration."""
+        self = cls.__new__(cls)
+        self.limits = tuple(limits)
+        self._store = None
+        self._rules = []
+        return self
+
+    def bound(self, store: Store, rules: Sequence[Rule]) -> Self:
+        """Return a copy that counts by *rules* in *store*."""
+        copy = type(self).declared(self.limits)
+        copy._store = store
+        copy._rules = list(rules)
+        return copy
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """The limits as they are counted."""
+        return self._rules
+
+    def __repr__(self) -> str:
+        """Return the limits."""
+        return f"Throttled({', '.join(str(limit.quota) for limit in self.limits)})"
+
+    async def limit(self, key: str, cost: int = 1) -> RateLimitResult:
+        """
+        Charge *key* under all limits, or under none if one of them refuses.
+
+        Args:
+            key: Who is charged: any non-empty string.
+            cost: Units to charge, times the cost of each limit; 0 or more.
+
+        Returns:
+            The result of the limit that refuses, else of the one that is nearest to
+            exhaustion. Ask its `limited`.
+
+        Raises:
+            InvalidKeyError: *key* is empty, or not a string.
+            ValueError: *cost* is negative, or not a whole number.
+            StoreUnavailableError: The store could not be asked.
+        """
+        results = await self._bound_store().acquire(self._charges(key, cost))
+        receipts = tuple(receipt for each in results for receipt in each.receipts)
+        return replace(self._governing(results), receipts=receipts)
+
+    async def peek(self, key: str, cost: int = 1) -> RateLimitResult:
+        """Tell what `limit` would answer, and charge nothing; takes what it takes."""
+        return self._governing(
+            await self._bound_store().peek(self._charges(key, cost))
+        )
+
+    async def reset(self, key: str) -> None:
+        """Forget *key* under all limits: it is as good as new."""
+        await self._bound_store().reset(
+            [charge.key for charge in self._charges(key, 1)]
+        )
+
+    async def refund(self, result: RateLimitResult) -> None:
+        """
+        Give back what `limit` charged for *result*; nothing, if it refused.
+
+        Never more than the capacity comes back. A result is good for one refund.
+        """
+        await self._bound_store().refund(result.receipts)
+
+    def _bound_store(self) -> Store:
+        if self._store is None:
+            msg = (
+                f"{self!r} is a declaration and has no store yet. Include its view in "
+                "a router, or write limiter.throttled(…) to check by hand"
+            )
+            raise ConfigurationError(msg)
+        return self._store
+
+    def _charges(self, key: str, cost: int) -> list[Charge]:
+        if not isinstance(key, str) or not key:
+            raise InvalidKeyError(key, "The caller of Throttled")
+        checked_cost(cost)
+        return [
+            Charge(
+                rule.key(key),
+                rule.limit.quota,
+                rule.using,
+                cost * rule.limit.cost,
+            )
+            for rule in self._rules
+            if isinstance(rule.limit.quota, Quota) and isinstance(rule.limit.cost, int)
+        ]
+
+    def _governing(self, results: Sequence[RateLimitResult]) -> RateLimitResult:
+        named = [
+            replace(result, name=rule.name)
+            for result, rule in zip(results, self._rules, strict=True)
+        ]
+        return min(named, key=lambda result: urgency(decision_of(result)))

@@ -25,6 +25,7 @@ ORDER = (
     "_binding",
     "limiter",
     "routing",
+    "_definition",
     "views",
     "middleware",
     "hooks",

@@ -18,7 +18,9 @@ LEAVES = {name: each for name, each in MODULES.items() if not each.is_package}
 
 
 def listed(source: Source) -> list[str]:
-    """Return the `__all__` of a module."""
+    """Return the `__all__` of a module; a package of a docstring alone needs none."""
+    if source.is_package and len(source.tree.body) == 1:
+        return []
     names: list[str] = importlib.import_module(source.dotted).__all__
     return names
 

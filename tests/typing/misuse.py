@@ -38,7 +38,7 @@ class SyncHandler(ThrottledView):
 
     throttle = "5/m"
 
-    def get(self) -> int:
+    def get(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         """Be sync."""
         return 0
 
@@ -48,19 +48,19 @@ class SyncDecorated(ThrottledView):
 
     throttle = "5/m"
 
-    @route.get("/a")
+    @route.get("/a")  # type: ignore[type-var]  # pyright: ignore[reportArgumentType, reportUntypedFunctionDecorator]
     def routed(self) -> int:
         """Be sync."""
         return 0
 
-    @limit("5/m")
-    @route.get("/b")
+    @limit("5/m")  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+    @route.get("/b")  # pyright: ignore[reportArgumentType, reportUntypedFunctionDecorator]
     def limited(self) -> int:
         """Be sync."""
         return 0
 
-    @exempt
-    @route.get("/c")
+    @exempt  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+    @route.get("/c")  # pyright: ignore[reportArgumentType, reportUntypedFunctionDecorator]
     def unlimited(self) -> int:
         """Be sync."""
         return 0
@@ -69,27 +69,27 @@ class SyncDecorated(ThrottledView):
 class NumberThrottle(ThrottledView):
     """A number is no throttle."""
 
-    throttle = 5
+    throttle = 5  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
 class BytesPath(ThrottledView):
     """Bytes are no path."""
 
-    path = b"/items"
+    path = b"/items"  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
 class NumberKey(ThrottledView):
     """A key is a text."""
 
     throttle = "5/m"
-    key_func = number
+    key_func = number  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
 class TextKey(ThrottledView):
     """A key function is a function."""
 
     throttle = "5/m"
-    key_func = "X-Tenant"
+    key_func = "X-Tenant"  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
 class Misspelt(ThrottledView):
@@ -97,48 +97,67 @@ class Misspelt(ThrottledView):
 
     throttle = "5/m"
 
-    @route.get("/a", respons_model=int)
+    @route.get("/a", respons_model=int)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
     async def routed(self) -> int:
         """Misspell an option of a route."""
         return 0
 
-    @limit("5/m", kost=2)
+    @limit("5/m", kost=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
     async def get(self) -> int:
         """Misspell an option of a limit."""
         return 0
 
 
-limiter.limit("5/m")(sync)
-limiter.limit(5)
-limiter.limit("5/m", key_func=number)
-limiter.limit("5/m", kost=2)
-limiter.exempt(sync)
+limiter.limit("5/m")(sync)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+limiter.limit(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+limiter.limit("5/m", key_func=number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+limiter.limit("5/m", kost=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+limiter.exempt(sync)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
 
-Quota("5/m")
-Quota.per_minute("5")
-Quota.per_minute(5, 10)
-Quota.per_minute(5).limit = 6
+Quota("5/m")  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportCallIssue]
+Quota.per_minute("5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Quota.per_minute(5, 10)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+Quota.pers_minute(5)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+Quota.per_minute(5).limit = 6  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
-Limit(5)
-Limit("5/m", cost="2")
-Limit("5/m", using="token bucket")
+Limit(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limit("5/m", cost="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limit("5/m", using="token bucket")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-ThrottledRouter(limiter).add_view(Request)
-ThrottledRouter(limiter).add_view(SyncHandler())
-ThrottledRouter("5/m")
-SyncHandler.as_router(limiter, prefx="/v1")
+ThrottledRouter(limiter).add_view(Request)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+ThrottledRouter(limiter).add_view(SyncHandler())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+ThrottledRouter("5/m")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-wrong_exemption: type[ThrottledView] = EXEMPT
+wrong_exemption: type[ThrottledView] = EXEMPT  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
-async def gates(throttled: Throttled) -> None:
-    """Every short way to ask lets everybody in."""
-    if await throttled.limit("alice"):
+# Each short way to ask would let everybody in.
+
+
+async def truth_of_a_result(throttled: Throttled) -> None:
+    """Take a result for an answer."""
+    if await throttled.limit("alice"):  # type: ignore[truthy-bool]  # pyright: ignore[reportGeneralTypeIssues]
         return
-    if throttled.limit("alice"):
+
+
+async def truth_of_no_result(throttled: Throttled) -> None:
+    """Take a result for the opposite answer."""
+    if not await throttled.peek("alice"):  # type: ignore[truthy-bool]  # pyright: ignore[reportGeneralTypeIssues]
         return
-    if not (await throttled.peek("alice")):
+
+
+async def truth_of_a_coroutine(throttled: Throttled) -> None:
+    """Forget to wait."""
+    if throttled.limit("alice"):  # type: ignore[truthy-bool]  # pyright: ignore[reportUnnecessaryComparison]
         return
-    throttled.limit("alice")
-    await throttled.limit("alice", "2")
-    await throttled.limit(5)
+
+
+async def no_question_at_all(throttled: Throttled) -> None:
+    """Forget to wait, and to look."""
+    throttled.limit("alice")  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
+
+
+async def wrong_arguments(throttled: Throttled) -> None:
+    """Ask with what is no key and no cost."""
+    await throttled.limit(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await throttled.limit("alice", cost="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from starlette.types import Scope
 
+from throttled_views.algorithms.bucket import Bucket, tell
 from throttled_views.headers import (
     Answer,
     HeaderRenderer,
     RateLimitContext,
+    RawHeaders,
     add_answers,
     is_decided,
 )
@@ -99,23 +100,61 @@ class Plan:
             return None
         rule = rules[0]
         bucket, cost, key_func = rule.bucket, rule.limit.cost, rule.key_func
-        if bucket is None or callable(cost) or not isinstance(key_func, ScopeKey):
+        if bucket is None or not bucket.scale:
             return None
-        machinery, renderer = self._machinery, self._machinery.renderer
-        throttled = self._throttleds[0]
-        acquire_one, key_of, principal_of = (
-            store.acquire_one,
-            rule.key,
-            key_func.from_scope,
-        )
+        if callable(cost) or not isinstance(key_func, ScopeKey):
+            return None
+        machinery, throttled = self._machinery, self._throttleds[0]
+        take_one = store.taker(bucket, cost)
+        head, tail, principal_of = rule.head, rule.tail, key_func.encoded_from_scope
+        quick = _Quick(rule, throttled, machinery.renderer, bucket, cost)
 
         def decide_at_once(scope: Scope) -> bool:
             if not machinery.enabled:
                 return False
-            key = key_of(principal_of(scope))
-            decision = acquire_one(key, bucket, cost)
-            answer = Answer(decision, renderer, partial(rule.result, key, decision))
-            scope[SCOPE_KEY] = RateLimitContext((answer,), (throttled, key))
-            return decision.limited
+            key = f"{head}{principal_of(scope)}{tail}"
+            taken = take_one(key)
+            scope[SCOPE_KEY] = quick, key, taken
+            return taken[0]
 
         return decide_at_once
+
+
+class _Quick:
+    """Makes of what `decide_at_once` found whatever somebody asks for."""
+
+    __slots__ = ("_bucket", "_cost", "_renderer", "_rule", "_second", "_throttled")
+
+    def __init__(
+        self,
+        rule: Rule,
+        throttled: Throttled,
+        renderer: HeaderRenderer,
+        bucket: Bucket,
+        cost: int,
+    ) -> None:
+        self._rule = rule
+        self._throttled = throttled
+        self._renderer = renderer
+        self._bucket = bucket
+        self._cost = cost
+        self._second = bucket.scale * 1_000_000  # in ticks
+
+    def raw_headers(self, taken: tuple[bool, int, int]) -> RawHeaders:
+        """Return what rendering the decision would, from ticks to seconds directly."""
+        limited, empty_at, now_us = taken
+        bucket, second = self._bucket, self._second
+        level = now_us * bucket.scale - empty_at
+        return self._renderer.fields(
+            bucket.capacity,
+            level // bucket.token,
+            -((level - bucket.full) // second),
+            -((level - self._cost * bucket.token) // second) if limited else None,
+        )
+
+    def context(self, key: str, taken: tuple[bool, int, int]) -> RateLimitContext:
+        """Return the context that would have been made at once."""
+        decision = tell(*taken, self._bucket, self._cost)
+        result = self._rule.result(key, decision)
+        answer = Answer.of(result, self._renderer)
+        return RateLimitContext((answer,), (self._throttled, key))

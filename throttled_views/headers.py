@@ -69,7 +69,7 @@ LEGACY_HEADERS = RateLimitHeaderPolicy(
 class HeaderRenderer:
     """Writes decisions as header fields; made once for a policy."""
 
-    __slots__ = ("_limit", "_names", "_remaining", "_reset", "_retry_after", "policy")
+    __slots__ = ("_limit", "_remaining", "_reset", "_retry_after", "policy")
 
     def __init__(self, policy: RateLimitHeaderPolicy | None) -> None:
         self.policy = policy
@@ -78,20 +78,28 @@ class HeaderRenderer:
         self._remaining = shown.remaining.lower().encode()
         self._reset = shown.reset.lower().encode()
         self._retry_after = shown.retry_after.lower().encode()
-        self._names = frozenset((self._limit, self._remaining, self._reset))
 
     def render(self, decision: Decision) -> RawHeaders:
         """Return the fields that tell *decision*, names in lower case."""
+        wait_s = None
+        if decision.limited and decision.retry_us is not None:
+            wait_s = -(-decision.retry_us // _US_PER_S)
+        reset_s = -(-decision.reset_us // _US_PER_S)
+        return self.fields(decision.limit, decision.remaining, reset_s, wait_s)
+
+    def fields(
+        self, limit: int, remaining: int, reset_s: int, wait_s: int | None
+    ) -> RawHeaders:
+        """Return the fields for these numbers; *wait_s* is None without a refusal."""
         raw: RawHeaders = []
         if self.policy is not None:
             raw = [
-                (self._limit, b"%d" % decision.limit),
-                (self._remaining, b"%d" % decision.remaining),
-                (self._reset, b"%d" % -(-decision.reset_us // _US_PER_S)),
+                (self._limit, b"%d" % limit),
+                (self._remaining, b"%d" % remaining),
+                (self._reset, b"%d" % reset_s),
             ]
-        if decision.limited and decision.retry_us is not None:
-            wait = max(1, -(-decision.retry_us // _US_PER_S))
-            raw.append((self._retry_after, b"%d" % wait))
+        if wait_s is not None:
+            raw.append((self._retry_after, b"%d" % (wait_s or 1)))
         return raw
 
     def display(self, raw: RawHeaders) -> Mapping[str, str]:
@@ -137,7 +145,7 @@ class RateLimitContext:
     It cannot be changed by its reader, and it is live: what is decided later is in it.
     """
 
-    __slots__ = ("_answers", "_decided", "written_by_route")
+    __slots__ = ("_answers", "_decided")
 
     def __init__(
         self,
@@ -146,7 +154,6 @@ class RateLimitContext:
     ) -> None:
         self._answers = answers
         self._decided = decided
-        self.written_by_route = False
 
     def __repr__(self) -> str:
         """Return the results."""
@@ -210,6 +217,9 @@ def merged(headers: Iterable[tuple[bytes, bytes]], ours: RawHeaders) -> RawHeade
     A field of the response itself, or of a refusal further in, is kept. The list given
     is never extended: it belongs to a response object that may be sent again.
     """
-    present = list(headers)
-    names = {name.lower() for name, _ in present}
-    return present + [field for field in ours if field[0] not in names]
+    both = [*headers]
+    names = [name for name, _ in both]  # in lower case, as ASGI has them
+    for field in ours:
+        if field[0] not in names:
+            both.append(field)
+    return both

@@ -86,8 +86,8 @@ def encoded_principal(principal: str) -> str:
 class ScopeKey(Protocol):
     """A key function that needs no more than the ASGI scope."""
 
-    def from_scope(self, scope: Scope, /) -> str:
-        """Return the principal of the connection that *scope* describes."""
+    def encoded_from_scope(self, scope: Scope, /) -> str:
+        """Return the principal of the connection, as it stands in keys."""
         ...
 
 
@@ -113,7 +113,7 @@ class ClientIP:
             msg = f"ipv6_prefix={ipv6_prefix!r} is not between 1 and 128. Write 64"
             raise ConfigurationError(msg)
         self.ipv6_prefix = ipv6_prefix
-        self._principal_of = lru_cache(maxsize=4096)(self._principal)
+        self._encoded_of = lru_cache(maxsize=4096)(self._encoded)
         self._warned = False
 
     def __repr__(self) -> str:
@@ -122,15 +122,16 @@ class ClientIP:
 
     def __call__(self, connection: HTTPConnection) -> str:
         """Return the principal of *connection*."""
-        return self.from_scope(connection.scope)
+        client = connection.scope.get("client")
+        return self._unknown() if client is None else self._principal(client[0])
 
-    def from_scope(self, scope: Scope, /) -> str:
-        """Return the principal of the connection that *scope* describes."""
+    def encoded_from_scope(self, scope: Scope, /) -> str:
+        """Return the principal of the connection, as it stands in keys."""
         client = scope.get("client")
-        if client is None:
-            self._warn_about_unknown_peers()
-            return "unknown"
-        return self._principal_of(client[0])
+        return self._unknown() if client is None else self._encoded_of(client[0])
+
+    def _encoded(self, host: str) -> str:
+        return encoded_principal(self._principal(host))
 
     def _principal(self, host: str) -> str:
         try:
@@ -146,13 +147,14 @@ class ClientIP:
         network = ipaddress.IPv6Network((address, self.ipv6_prefix), strict=False)
         return str(network)
 
-    def _warn_about_unknown_peers(self) -> None:
+    def _unknown(self) -> str:
         if not self._warned:
             self._warned = True
             _logger.warning(
                 "The server gives no peer address (a Unix socket?), so all clients "
                 "share the key 'unknown'. Choose another key_func"
             )
+        return "unknown"
 
 
 client_ip = ClientIP()
@@ -168,10 +170,10 @@ class _Everyone:
     def __repr__(self) -> str:
         return "everyone"
 
-    def __call__(self, connection: HTTPConnection) -> str:
-        return self.from_scope(connection.scope)
+    def __call__(self, _connection: HTTPConnection) -> str:
+        return "everyone"
 
-    def from_scope(self, _scope: Scope, /) -> str:
+    def encoded_from_scope(self, _scope: Scope, /) -> str:
         return "everyone"
 
 
@@ -231,8 +233,6 @@ def reader_of(function: Callable[..., object], role: str) -> Reader:
     Raises:
         ConfigurationError: It wants more than the connection.
     """
-    if isinstance(function, ScopeKey):
-        return function.from_scope
     wanted = early_parameter(function)
     if wanted is None:
         name = getattr(function, "__qualname__", None) or repr(function)

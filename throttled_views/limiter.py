@@ -182,9 +182,8 @@ class Limiter:
         ) -> RateLimitContext:
             scope = connection.scope
             await decide([plan_for(declaration_of(scope["endpoint"]), scope)], scope)
-            context = context_of(scope)
-            write(context, response)
-            return context
+            write(scope, response)
+            return context_of(scope)
 
         plans: dict[tuple[str, str], Plan] = {}
 
@@ -472,14 +471,13 @@ def guard_of(plans: Callable[[Scope], list[Plan]]) -> Guard:
     async def guard(exchange: Exchange, call: Callable[[], Awaitable[Any]]) -> Any:
         scope = exchange.connection.scope
         await decide(plans(scope), scope)
-        context = context_of(scope)
         try:
             result = await call()
         except HTTPException as error:
             if not isinstance(error, RateLimitExceededError):
-                error.headers = _with_fields(error.headers or {}, context)
+                error.headers = _with_fields(error.headers or {}, scope)
             raise
-        write(context, result if isinstance(result, Response) else exchange.response)
+        write(scope, result if isinstance(result, Response) else exchange.response)
         return result
 
     return guard
@@ -500,19 +498,22 @@ async def decide(plans: Sequence[Plan], scope: Scope) -> None:
             raise RateLimitExceededError(context_of(scope))
 
 
-def write(context: RateLimitContext, response: Response) -> None:
-    """Put the fields of *context* onto *response*, unless the route does so anyway."""
-    if not context.written_by_route:
-        response.headers.update(context.headers)
+def write(scope: Scope, response: Response) -> None:
+    """Put the fields of the outcome onto *response*, unless the route does so anyway."""
+    response.headers.update(_fields(scope))
 
 
-def _with_fields(
-    headers: Mapping[str, str], context: RateLimitContext
-) -> dict[str, str]:
-    fields = {} if context.written_by_route else context.headers
+def _with_fields(headers: Mapping[str, str], scope: Scope) -> dict[str, str]:
+    fields = _fields(scope)
     ours = {name.lower() for name in fields}
     kept = {name: value for name, value in headers.items() if name.lower() not in ours}
     return {**kept, **fields}
+
+
+def _fields(scope: Scope) -> Mapping[str, str]:
+    # A ThrottledRoute that decides something writes them itself, on any response.
+    written_by_route = getattr(scope.get("route"), "plans", ())
+    return {} if written_by_route else context_of(scope).headers
 
 
 def _limited(

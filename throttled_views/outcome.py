@@ -8,7 +8,7 @@ files and error responses alike, and stay when a handler of the user renders the
 from __future__ import annotations
 
 from collections.abc import Awaitable, MutableMapping
-from typing import Annotated, Any, NoReturn, TypeAlias
+from typing import Annotated, Any, NoReturn, Protocol, TypeAlias
 
 from fastapi import Depends, HTTPException
 from fastapi.exception_handlers import http_exception_handler
@@ -18,7 +18,12 @@ from starlette.routing import request_response
 from starlette.types import Message, Receive, Scope, Send
 
 from throttled_views.errors import LimitedError
-from throttled_views.headers import RateLimitContext, merged, raw_headers
+from throttled_views.headers import (
+    RateLimitContext,
+    RawHeaders,
+    merged,
+    raw_headers,
+)
 
 __all__ = [
     "CurrentRateLimit",
@@ -35,6 +40,7 @@ _BODY_HEADERS = [
     (b"content-length", b"%d" % len(_BODY)),
     (b"content-type", b"application/json"),
 ]
+_REFUSAL = {"type": "http.response.start", "status": _TOO_MANY_REQUESTS}
 
 
 class RateLimitExceededError(LimitedError, HTTPException):
@@ -76,15 +82,42 @@ def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Response:
     )
 
 
+class Quick(Protocol):
+    """Makes what somebody asks for, of an outcome that was decided at once."""
+
+    def context(self, key: str, taken: tuple[bool, int, int], /) -> RateLimitContext:
+        """Return the context of the outcome."""
+        ...
+
+    def raw_headers(self, taken: tuple[bool, int, int], /) -> RawHeaders:
+        """Return the fields of that context, without making it."""
+        ...
+
+
+Outcome: TypeAlias = RateLimitContext | tuple[Quick, str, tuple[bool, int, int]] | None
+"""What a scope holds: a context, or all that it takes to make one."""
+
+
 def context_of(scope: MutableMapping[str, Any]) -> RateLimitContext:
     """Return the context of the request that *scope* describes, making it if need be."""
-    context = scope.get(SCOPE_KEY)
-    if context is None:
-        context = scope[SCOPE_KEY] = RateLimitContext()
-    if not isinstance(context, RateLimitContext):
-        msg = f"scope[{SCOPE_KEY!r}] belongs to throttled_views, and holds {context!r}"
-        raise TypeError(msg)
-    return context
+    outcome: Outcome = scope.get(SCOPE_KEY)
+    if outcome is None:
+        outcome = RateLimitContext()
+    elif isinstance(outcome, tuple):
+        quick, key, taken = outcome
+        outcome = quick.context(key, taken)
+    scope[SCOPE_KEY] = outcome
+    return outcome
+
+
+def _raw_headers_of(scope: Scope) -> RawHeaders:
+    outcome: Outcome = scope.get(SCOPE_KEY)
+    if outcome is None:  # the limiter is not enabled
+        return []
+    if isinstance(outcome, tuple):
+        quick, _, taken = outcome
+        return quick.raw_headers(taken)
+    return raw_headers(outcome)
 
 
 async def _current_rate_limit(connection: HTTPConnection) -> RateLimitContext:
@@ -100,36 +133,33 @@ handler runs. Its `result` raises `NoRateLimitError` if no limit applied.
 """
 
 
-def with_headers(send: Send, context: RateLimitContext) -> Send:
-    """Return *send* such that the response starts with the fields of *context*."""
+def with_headers(send: Send, scope: Scope) -> Send:
+    """Return *send* such that the response starts with the fields of the outcome."""
 
     # Not a coroutine function: one would cost a coroutine more for each message.
     def send_with_headers(message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
-            headers = merged(message.get("headers", ()), raw_headers(context))
+            headers = merged(message.get("headers", ()), _raw_headers_of(scope))
             message = {**message, "headers": headers}
         return send(message)
 
     return send_with_headers
 
 
-async def refuse(
-    scope: Scope, receive: Receive, send: Send, context: RateLimitContext
-) -> None:
+async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     """
-    Answer the request with the 429 of *context*.
+    Answer the request with the 429 of its outcome.
 
     The application's exception handlers decide how it looks. If only FastAPI's own would
     be asked, its response is sent without asking: the same bytes for a third of the time.
     """
     if _only_fastapi_answers(scope):
-        headers = raw_headers(context) + _BODY_HEADERS
-        start = {"type": "http.response.start", "status": _TOO_MANY_REQUESTS}
-        await send({**start, "headers": headers})
+        headers = _raw_headers_of(scope) + _BODY_HEADERS
+        await send({**_REFUSAL, "headers": headers})
         await send({"type": "http.response.body", "body": _BODY})
         return
-    raise_it = _raiser(RateLimitExceededError(context))
-    await request_response(raise_it)(scope, receive, with_headers(send, context))
+    raise_it = _raiser(RateLimitExceededError(context_of(scope)))
+    await request_response(raise_it)(scope, receive, with_headers(send, scope))
 
 
 def _only_fastapi_answers(scope: Scope) -> bool:

@@ -60,7 +60,7 @@ from throttled_views.limits import (
     check_distinct,
     limits_of,
 )
-from throttled_views.outcome import SCOPE_KEY, context_of, refuse, with_headers
+from throttled_views.outcome import SCOPE_KEY, refuse, with_headers
 from throttled_views.quotas import Algorithm
 from throttled_views.throttled import Throttled
 
@@ -262,6 +262,7 @@ class ThrottledRoute(APIRoute):
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(path, endpoint, **kwargs)
         self.plans = self._plans_of(endpoint)
+        self._decide_at_once = self.plans[0].at_once if len(self.plans) == 1 else None
 
     def _plans_of(self, endpoint: Callable[..., Any]) -> Sequence[Plan]:
         limiter = type(self).limiter or default_limiter()
@@ -284,17 +285,20 @@ class ThrottledRoute(APIRoute):
         if not self.plans or scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
             return
+        if self._decide_at_once is not None and SCOPE_KEY not in scope:
+            limited = self._decide_at_once(scope)
+        else:
+            limited = await self._decide(scope)
+        if limited:
+            await refuse(scope, receive, send)
+        else:
+            await super().handle(scope, receive, with_headers(send, scope))
+
+    async def _decide(self, scope: Scope) -> bool:
         for plan in self.plans:
-            if plan.at_once is not None and SCOPE_KEY not in scope:
-                limited = plan.at_once(scope)
-            else:
-                limited = await plan.decide(scope)
-            if limited:
-                await refuse(scope, receive, send, context_of(scope))
-                return
-        context = context_of(scope)
-        context.written_by_route = True
-        await super().handle(scope, receive, with_headers(send, context))
+            if await plan.decide(scope):
+                return True
+        return False
 
 
 class ThrottledRouter(APIRouter):

@@ -59,11 +59,11 @@ class Rule:
     """
 
     __slots__ = (
-        "_head",
+        "head",
         "_read_cost",
         "_read_principal",
         "_read_quota",
-        "_tail",
+        "tail",
         "bucket",
         "key_func",
         "limit",
@@ -88,8 +88,8 @@ class Rule:
         self.key_func = limit.key_func or key_func
         if limit.bucket is not None:
             method, route = "*", limit.bucket
-        self._head = f"{encoded(prefix)}|{encoded(method)}|{encoded(route)}|"
-        self._tail = f"|{encoded(name)}"
+        self.head = f"{encoded(prefix)}|{encoded(method)}|{encoded(route)}|"
+        self.tail = f"|{encoded(name)}"
         self.bucket = bucket_of(limit.quota) if isinstance(limit.quota, Quota) else None
         self._read_principal = reader_of(self.key_func, "key") if self.key_func else None
         self._read_quota = (
@@ -103,7 +103,7 @@ class Rule:
 
     def key(self, principal: str) -> str:
         """Return the key that *principal* is charged under."""
-        return f"{self._head}{encoded_principal(principal)}{self._tail}"
+        return f"{self.head}{encoded_principal(principal)}{self.tail}"
 
     async def charge(self, scope: Scope) -> Charge | None:
         """

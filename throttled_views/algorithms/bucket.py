@@ -26,7 +26,7 @@ from typing import Self
 from throttled_views.quotas import Quota
 from throttled_views.results import Decision
 
-__all__ = ["Bucket", "decide", "peek", "rebase", "refund", "settle"]
+__all__ = ["Bucket", "bucket_of", "rebase", "refund", "settle", "take", "tell"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,57 +85,56 @@ def settle(empty_at: int | None, now_us: int, bucket: Bucket) -> int:
     return min(empty_at, now)
 
 
-def decide(
-    empty_at: int, now_us: int, bucket: Bucket, cost: int
-) -> tuple[Decision, int]:
+def take(
+    empty_at: int | None, now_us: int, bucket: Bucket, cost: int
+) -> tuple[bool, int]:
     """
-    Charge *cost* tokens if the bucket holds them.
+    Take *cost* tokens if the bucket holds them.
 
     Args:
-        empty_at: The settled instant in ticks.
+        empty_at: The stored instant in ticks, or None if the key has no state.
         now_us: Now in microseconds, by the clock that wrote *empty_at*.
         bucket: The bucket to hold the key to.
         cost: Tokens to take; 0 takes nothing and is admitted.
 
     Returns:
-        The decision, and the instant to store. A refusal is free: it leaves the
-        instant where it was.
+        Whether the request is refused, and the settled instant after it. A refusal is
+        free: but for being settled, the instant is what it was.
     """
-    now = now_us * bucket.scale
-    token = bucket.token
-    after = empty_at + cost * token
-    if after <= now and bucket.scale:
-        level = now - after
-        return (
-            Decision(
-                False,
-                bucket.capacity,
-                level // token,
-                -((level - bucket.full) // bucket.scale),
-                0,
-                now_us,
-            ),
-            after,
-        )
-    return peek(empty_at, now_us, bucket, cost), empty_at
+    settled = settle(empty_at, now_us, bucket)
+    after = settled + cost * bucket.token
+    if after > now_us * bucket.scale or not bucket.scale:
+        return True, settled
+    return False, after
 
 
-def peek(empty_at: int, now_us: int, bucket: Bucket, cost: int) -> Decision:
+def tell(
+    limited: bool,  # noqa: FBT001 - the first of the two that `take` returns
+    empty_at: int,
+    now_us: int,
+    bucket: Bucket,
+    cost: int,
+) -> Decision:
     """
-    Tell what `decide` would say, and where the key stands without the charge.
+    Tell where a key stands: what `take` returned, in tokens and microseconds.
 
-    Takes what `decide` takes, and returns the decision alone.
+    Args:
+        limited: Whether the request is refused.
+        empty_at: The settled instant in ticks, after the request.
+        now_us: Now in microseconds.
+        bucket: The bucket the key is held to.
+        cost: What the request costs.
     """
     scale = bucket.scale
     if not scale:  # a quota of zero admits nothing, ever
         return Decision(True, 0, 0, 0, None, now_us)
     level = now_us * scale - empty_at
-    short = cost * bucket.token - level
     retry_us: int | None = 0
-    if short > 0:
+    if limited:
+        short = cost * bucket.token - level
         retry_us = None if cost > bucket.capacity else -(-short // scale)
     return Decision(
-        short > 0,
+        limited,
         bucket.capacity,
         level // bucket.token,
         -((level - bucket.full) // scale),

@@ -20,16 +20,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from throttled_views.algorithms.bucket import (
     Bucket,
     bucket_of,
-    decide,
-    peek,
     rebase,
     refund,
     settle,
+    take,
+    tell,
 )
 from throttled_views.results import (
     Charge,
@@ -44,6 +44,7 @@ __all__ = ["MemoryStore"]
 
 _logger = logging.getLogger("throttled_views")
 
+_NS_PER_US = 1_000
 _SHARD_SIZE = 300
 _NUMBER_BITS = 10
 _NUMBER_MASK = (1 << _NUMBER_BITS) - 1
@@ -52,9 +53,8 @@ _LOOKS_PER_SHARD = 2  # what opening a shard costs, counted in entries
 _SHARDS_TRIED = 4  # before an exhausted entry is evicted
 
 
-def monotonic_us() -> int:
-    """Return the monotonic clock in microseconds: no step of the wall clock moves it."""
-    return time.monotonic_ns() // 1_000
+def _in_nanoseconds(clock: Clock) -> Clock:
+    return lambda: clock() * _NS_PER_US
 
 
 class _Shard:
@@ -138,7 +138,8 @@ class MemoryStore:
     Args:
         max_keys: Keys to keep at most. What happens at this bound is counted in
             `evictions` and logged once.
-        clock: Clock to use instead of the monotonic one, in microseconds; for tests.
+        clock: Clock to use, in microseconds, for tests; the monotonic one unless given,
+            which no step of the wall clock moves.
 
     Raises:
         ValueError: *max_keys* is below 1.
@@ -150,7 +151,7 @@ class MemoryStore:
     """
 
     def __init__(
-        self, *, max_keys: int = 1_000_000, clock: Clock = monotonic_us
+        self, *, max_keys: int = 1_000_000, clock: Clock | None = None
     ) -> None:
         if max_keys < 1:
             msg = f"max_keys must be 1 or more, not {max_keys!r}"
@@ -158,7 +159,8 @@ class MemoryStore:
         self.max_keys = max_keys
         self.evictions = 0
         self.exhausted_evictions = 0
-        self._clock = clock
+        # In nanoseconds, as the system has it: one call less for each request.
+        self._now_ns = time.monotonic_ns if clock is None else _in_nanoseconds(clock)
         self._lock = threading.Lock()
         self._shards = [_Shard() for _ in range(-(-max_keys // _SHARD_SIZE))]
         self._count = 0
@@ -172,22 +174,22 @@ class MemoryStore:
     async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """Charge all of *charges*, or none; see `Store.acquire`."""
         with self._lock:
-            now_us = self._clock()
+            now_us = self._now_ns() // _NS_PER_US
             staged: dict[str, tuple[int, Bucket]] = {}
             decisions = []
             for charge in charges:
-                bucket = bucket_of(charge.quota)
-                empty_at = self._staged_or_stored(staged, charge.key, now_us, bucket)
-                decision, after = decide(empty_at, now_us, bucket, charge.cost)
-                staged[charge.key] = after, bucket
-                decisions.append(decision)
+                key, cost, bucket = charge.key, charge.cost, bucket_of(charge.quota)
+                stored = self._staged_or_stored(staged, key, now_us, bucket)
+                limited, empty_at = take(stored, now_us, bucket, cost)
+                staged[key] = empty_at, bucket
+                decisions.append(tell(limited, empty_at, now_us, bucket, cost))
             if any(decision.limited for decision in decisions):
                 return [
                     result_of(self._as_it_stands(decision, charge, now_us))
                     for decision, charge in zip(decisions, charges, strict=True)
                 ]
-            for key, (after, bucket) in staged.items():
-                self._write(self._shard(key), key, after, now_us, bucket)
+            for key, (empty_at, bucket) in staged.items():
+                self._write(self._shard(key), key, empty_at, now_us, bucket)
         return [
             result_of(decision, receipts=(Receipt(charge, now_us),))
             for decision, charge in zip(decisions, charges, strict=True)
@@ -199,11 +201,11 @@ class MemoryStore:
         key: str,
         now_us: int,
         bucket: Bucket,
-    ) -> int:
+    ) -> int | None:
         if key in staged:
             empty_at, written_for = staged[key]
             return rebase(empty_at, now_us, written_for, bucket)
-        return settle(self._shard(key).read(key, now_us, bucket), now_us, bucket)
+        return self._shard(key).read(key, now_us, bucket)
 
     def _as_it_stands(
         self, decision: Decision, charge: Charge, now_us: int
@@ -214,7 +216,7 @@ class MemoryStore:
     async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
         with self._lock:
-            now_us = self._clock()
+            now_us = self._now_ns() // _NS_PER_US
             return [
                 result_of(self._peek(charge, now_us, cost=charge.cost))
                 for charge in charges
@@ -223,12 +225,13 @@ class MemoryStore:
     def _peek(self, charge: Charge, now_us: int, *, cost: int) -> Decision:
         bucket = bucket_of(charge.quota)
         stored = self._shard(charge.key).read(charge.key, now_us, bucket)
-        return peek(settle(stored, now_us, bucket), now_us, bucket, cost)
+        limited, _ = take(stored, now_us, bucket, cost)
+        return tell(limited, settle(stored, now_us, bucket), now_us, bucket, cost)
 
     async def refund(self, receipts: Sequence[Receipt], /) -> None:
         """Give charges back; see `Store.refund`."""
         with self._lock:
-            now_us = self._clock()
+            now_us = self._now_ns() // _NS_PER_US
             for receipt in receipts:
                 charge = receipt.charge
                 bucket = bucket_of(charge.quota)
@@ -255,23 +258,46 @@ class MemoryStore:
     async def aclose(self) -> None:
         """Do nothing: this store opened nothing."""
 
-    def acquire_one(self, key: str, bucket: Bucket, cost: int) -> Decision:
+    def taker(self, bucket: Bucket, cost: int) -> Callable[[str], tuple[bool, int, int]]:
         """
-        Charge one key, as `acquire` does, without building what nobody may ask for.
+        Return a function that charges *cost* to a key, as `acquire` does.
 
-        This is the path of nearly every request.
+        It is the path of nearly every request. So it builds nothing that nobody may ask
+        for, and does by hand what `settle` and `take` do for a key that is known and was
+        written for the same bucket. The tests hold it to them.
+
+        Returns:
+            A function of a key that tells what `tell` takes: whether the request is
+            refused, the instant at which the bucket was empty, in ticks, and the time of
+            the decision in microseconds.
         """
-        with self._lock:
-            now_us = self._clock()
-            shard = self._shards[hash(key) % len(self._shards)]
-            stored = shard.read(key, now_us, bucket)
-            empty_at = settle(stored, now_us, bucket)
-            decision, after = decide(empty_at, now_us, bucket, cost)
-            if stored is None:
-                self._write(shard, key, after, now_us, bucket)
-            elif after != empty_at:
-                shard.write(key, after, bucket)
-            return decision
+        now_ns, lock = self._now_ns, self._lock
+        shards, count = self._shards, len(self._shards)
+        scale, full, taken = bucket.scale, bucket.full, cost * bucket.token
+
+        def take_one(key: str) -> tuple[bool, int, int]:
+            with lock:
+                now_us = now_ns() // _NS_PER_US
+                shard = shards[hash(key) % count]
+                value = shard.entries.get(key)
+                if value is not None:
+                    number = value & _NUMBER_MASK
+                    stored = value >> _NUMBER_BITS
+                    now = now_us * scale
+                    if shard.buckets[number] is bucket and stored <= now:
+                        empty_at = stored if stored > now - full else now - full
+                        if empty_at + taken > now:
+                            return True, empty_at, now_us
+                        empty_at += taken
+                        shard.entries[key] = empty_at << _NUMBER_BITS | number
+                        return False, empty_at, now_us
+                stored_or_none = shard.read(key, now_us, bucket)
+                limited, empty_at = take(stored_or_none, now_us, bucket, cost)
+                if not limited:
+                    self._write(shard, key, empty_at, now_us, bucket)
+                return limited, empty_at, now_us
+
+        return take_one
 
     def _shard(self, key: str) -> _Shard:
         return self._shards[hash(key) % len(self._shards)]

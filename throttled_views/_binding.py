@@ -130,10 +130,10 @@ def can_stream() -> bool:
     return (int(major), int(minor)) >= (0, 134)
 
 
-def origin_of(function: Callable[..., Any]) -> Callable[..., Any]:
+def origin_of(function: Any) -> Any:
     """Return what the author wrote: *function* without wrappers and partials."""
     while True:
-        inner = inspect.unwrap(function)
+        inner: Any = inspect.unwrap(function)
         if isinstance(inner, (partial, partialmethod)):
             inner = inner.func
         if inner is function:
@@ -149,13 +149,13 @@ def name_of(thing: object) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def where(function: object) -> str:
+def where(function: Any) -> str:
     """Return a place to look at, as ``(file:line)``, empty if there is none."""
-    code = getattr(origin_of(cast("Any", function)), "__code__", None)
+    code = getattr(origin_of(function), "__code__", None)
     return f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
 
 
-def not_async(subject: str, function: object) -> ViewDefinitionError:
+def not_async(subject: str, function: Any) -> ViewDefinitionError:
     """Return the error for a *function* that cannot be awaited."""
     name = getattr(function, "__name__", "handler")
     remedy = f"Write 'async def {name}(…)'"
@@ -306,7 +306,7 @@ def _as_endpoint_of(handler: Any, endpoint: Any, dependency: Any) -> Any:
     )
     last = parameters[-1:] and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
     parameters.insert(len(parameters) - 1 if last else len(parameters), extra)
-    function = wraps(handler)(_with_globals_of(handler, endpoint))
+    function: Any = wraps(handler)(_with_globals_of(handler, endpoint))
     function.__signature__ = signature.replace(parameters=parameters)
     return function
 
@@ -448,7 +448,7 @@ class _Scene:
 
 def _factory(view: type) -> Any:
     """Return a dependency that makes an instance of *view*, None if nothing is injected."""
-    constructor = cast("Any", view).__init__
+    constructor: Any = inspect.getattr_static(view, "__init__")
     parameters: dict[str, inspect.Parameter] = {}
     attributes = {each.name: each for each in _injected_attributes(view)}
     if constructor is not object.__init__:
@@ -464,7 +464,7 @@ def _factory(view: type) -> Any:
 
     # A coroutine function: FastAPI would make instances of a class in a thread.
     async def factory(**values: Any) -> Any:
-        instance = view.__new__(view)
+        instance: Any = object.__new__(view)
         for name in attributes:
             if name in values:  # a socket has no Request
                 setattr(instance, name, values.pop(name))

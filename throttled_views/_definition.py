@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from fastapi import params
 from starlette.requests import Request
@@ -43,13 +43,16 @@ class ClassBody(dict[str, object]):
 
     def __setitem__(self, name: str, value: object) -> None:
         earlier = self.get(name)
-        if _is_handler(name, earlier) and _is_handler(name, value):
-            if origin_of(cast("Any", earlier)) is not origin_of(cast("Any", value)):
-                raise ViewDefinitionError(
-                    f"{name}{where(value)}",
-                    f"the handler is defined twice, first{where(earlier)}",
-                    "Rename one, and give it its route: @route.get('/…')",
-                )
+        if (
+            _is_handler(name, earlier)
+            and _is_handler(name, value)
+            and origin_of(earlier) is not origin_of(value)
+        ):
+            raise ViewDefinitionError(
+                f"{name}{where(value)}",
+                f"the handler is defined twice, first{where(earlier)}",
+                "Rename one, and give it its route: @route.get('/…')",
+            )
         super().__setitem__(name, value)
 
 
@@ -166,13 +169,14 @@ def _check_override(view: type, name: str, raw: object) -> None:
 
 
 def _check_method(view: type, name: str, raw: Any, subject: str) -> None:
-    if isinstance(raw, (staticmethod, classmethod)):
+    kind: type = type(raw)
+    if issubclass(kind, (staticmethod, classmethod)):
         raise ViewDefinitionError(
             subject + where(raw.__func__),
-            f"a {type(raw).__name__} is not called on an instance",
+            f"a {kind.__name__} is not called on an instance",
             f"Write 'async def {name}(self, …)' without the decorator",
         )
-    if isinstance(raw, partial) or not is_async(raw):
+    if issubclass(kind, partial) or not is_async(raw):
         raise not_async(subject, raw)
     parameters = list(inspect.signature(getattr(view, name)).parameters.values())
     if parameters and all(each.kind in _VARIADIC for each in parameters):

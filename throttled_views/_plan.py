@@ -14,16 +14,10 @@ from typing import Protocol
 from starlette.types import Scope
 
 from throttled_views.algorithms.bucket import Bucket, tell
-from throttled_views.headers import (
-    Answer,
-    HeaderRenderer,
-    RateLimitContext,
-    RawHeaders,
-    add_answers,
-    is_decided,
-)
+from throttled_views.headers import Answer, HeaderRenderer, Outcome, RawHeaders
 from throttled_views.keys import ScopeKey
-from throttled_views.outcome import SCOPE_KEY, context_of
+from throttled_views.outcome import SCOPE_KEY, outcome_of
+from throttled_views.results import Charge, decision_of
 from throttled_views.stores.base import Store
 from throttled_views.stores.memory import MemoryStore
 from throttled_views.throttled import Rule, Throttled
@@ -75,21 +69,23 @@ class Plan:
         """
         if not self._machinery.enabled:
             return False
-        context = context_of(scope)
-        undecided = [each for each in self._throttleds if not is_decided(context, each)]
-        rules, charges = [], []
+        outcome = outcome_of(scope)
+        undecided = [each for each in self._throttleds if each not in outcome.decided]
+        charged: list[tuple[Rule, Charge]] = []
         for throttled in undecided:
             for rule in throttled.rules:
                 charge = await rule.charge(scope)
-                if charge is not None and not is_decided(context, charge.key):
-                    rules.append(rule)
-                    charges.append(charge)
-        results = await self._machinery.store.acquire(charges) if charges else []
-        answers = [
-            Answer.of(replace(result, name=rule.name), self._machinery.renderer)
-            for result, rule in zip(results, rules, strict=True)
-        ]
-        add_answers(context, answers, [*undecided, *(each.key for each in charges)])
+                if charge is not None and charge.key not in outcome.decided:
+                    charged.append((rule, charge))
+        outcome.decided += undecided
+        if not charged:
+            return False
+        outcome.decided += [charge.key for _, charge in charged]
+        results = await self._machinery.store.acquire([charge for _, charge in charged])
+        for result, (rule, _) in zip(results, charged, strict=True):
+            named = replace(result, name=rule.name)
+            answer = Answer(named, decision_of(named), self._machinery.renderer)
+            outcome.answers.append(answer)
         return any(result.limited for result in results)
 
     def _quick_decision(self) -> Callable[[Scope], bool] | None:
@@ -152,9 +148,11 @@ class _Quick:
             -((level - self._cost * bucket.token) // second) if limited else None,
         )
 
-    def context(self, key: str, taken: tuple[bool, int, int]) -> RateLimitContext:
-        """Return the context that would have been made at once."""
+    def outcome(self, key: str, taken: tuple[bool, int, int]) -> Outcome:
+        """Return the outcome that would have been made at once."""
         decision = tell(*taken, self._bucket, self._cost)
         result = self._rule.result(key, decision)
-        answer = Answer.of(result, self._renderer)
-        return RateLimitContext((answer,), (self._throttled, key))
+        outcome = Outcome()
+        outcome.answers.append(Answer(result, decision, self._renderer))
+        outcome.decided += [self._throttled, key]
+        return outcome

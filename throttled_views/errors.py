@@ -40,6 +40,12 @@ class ConfigurationError(ThrottledViewsError):
     """A declaration cannot be honoured; raised at import or registration."""
 
 
+class SourceText(str):
+    """What the user wrote, as it reads in the source: shown without quotes."""
+
+    __slots__ = ()
+
+
 class InvalidQuotaError(ConfigurationError, ValueError):
     """
     The text or the numbers given do not make a quota.
@@ -52,7 +58,7 @@ class InvalidQuotaError(ConfigurationError, ValueError):
     def __init__(self, given: object, reason: str) -> None:
         self.given = given
         self.reason = reason
-        shown = given if isinstance(given, _Call) else repr(given)
+        shown = str(given) if isinstance(given, SourceText) else repr(given)
         if len(shown) > _LONGEST_SHOWN:
             shown = f"{shown[:_LONGEST_SHOWN]}…"
         super().__init__(
@@ -60,12 +66,6 @@ class InvalidQuotaError(ConfigurationError, ValueError):
             "Write '<limit>/<period>', for example '100/m', '5 per 10 minutes' or "
             "'10/s burst 20'"
         )
-
-
-class _Call(str):
-    """A call as it reads in the user's source, shown without quotes."""
-
-    __slots__ = ()
 
 
 class ViewDefinitionError(ConfigurationError, TypeError):

@@ -7,14 +7,14 @@ There is one renderer, `HeaderRenderer`; the success and the 429 path share it, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, Self, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from throttled_views.errors import ConfigurationError, NoRateLimitError
-from throttled_views.results import Decision, RateLimitResult, decision_of, urgency
+from throttled_views.results import Decision, RateLimitResult, urgency
 
 __all__ = ["LEGACY_HEADERS", "RateLimitContext", "RateLimitHeaderPolicy"]
 
@@ -126,34 +126,51 @@ def renderer_of(policy: RateLimitHeaderPolicy | None) -> HeaderRenderer:
 
 
 class Answer(NamedTuple):
-    """What one limit answered, and how to show it."""
+    """What one limit answered, as users see it and in numbers, and how to show it."""
 
+    result: RateLimitResult
     decision: Decision
     renderer: HeaderRenderer
-    result: Callable[[], RateLimitResult]
 
-    @classmethod
-    def of(cls, result: RateLimitResult, renderer: HeaderRenderer) -> Self:
-        """Return the answer that *result* gives."""
-        return cls(decision_of(result), renderer, lambda: result)
+
+class Outcome:
+    """
+    All that was decided for a request; one object per request.
+
+    Attributes:
+        answers: What each limit that applied answered, in the order of decision.
+        decided: What must not be decided, or charged, for this request again.
+    """
+
+    __slots__ = ("answers", "decided")
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.decided: list[object] = []
+
+    def governing(self) -> Answer:
+        """Return the answer a client is told about; there must be one."""
+        return min(self.answers, key=lambda answer: urgency(answer.decision))
+
+    def raw_headers(self) -> RawHeaders:
+        """Return the header fields that tell it, names in lower case."""
+        if not self.answers:
+            return []
+        answer = self.governing()
+        return answer.renderer.render(answer.decision)
 
 
 class RateLimitContext:
     """
-    What was decided for a request so far; one object per request.
+    What was decided for a request so far.
 
-    It cannot be changed by its reader, and it is live: what is decided later is in it.
+    It cannot be changed, and it is live: what is decided later is in it.
     """
 
-    __slots__ = ("_answers", "_decided")
+    __slots__ = ("_outcome",)
 
-    def __init__(
-        self,
-        answers: tuple[Answer, ...] = (),
-        decided: tuple[object, ...] = (),
-    ) -> None:
-        self._answers = answers
-        self._decided = decided
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
 
     def __repr__(self) -> str:
         """Return the results."""
@@ -167,47 +184,22 @@ class RateLimitContext:
         Raises:
             NoRateLimitError: No limit applied to this request.
         """
-        if not self._answers:
+        if not self._outcome.answers:
             raise NoRateLimitError
-        return self._governing().result()
+        return self._outcome.governing().result
 
     @property
     def results(self) -> tuple[RateLimitResult, ...]:
         """The results of all limits that applied, in the order of their decision."""
-        return tuple(answer.result() for answer in self._answers)
+        return tuple(answer.result for answer in self._outcome.answers)
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The header fields that tell the client, as they go onto the response."""
-        if not self._answers:
+        if not self._outcome.answers:
             return MappingProxyType({})
-        answer = self._governing()
+        answer = self._outcome.governing()
         return answer.renderer.display(answer.renderer.render(answer.decision))
-
-    def _governing(self) -> Answer:
-        return min(self._answers, key=lambda answer: urgency(answer.decision))
-
-
-def add_answers(
-    context: RateLimitContext, answers: Iterable[Answer], decided: Iterable[object]
-) -> None:
-    """Record *answers* in *context*, and what must not be decided again."""
-    context._answers += tuple(answers)
-    context._decided += tuple(decided)
-
-
-def is_decided(context: RateLimitContext, what: object) -> bool:
-    """Tell whether *what* was decided, or charged, for this request before."""
-    return what in context._decided
-
-
-def raw_headers(context: RateLimitContext) -> RawHeaders:
-    """Return the fields of *context* as ASGI has them."""
-    answers = context._answers
-    if not answers:
-        return []
-    answer = answers[0] if len(answers) == 1 else context._governing()
-    return answer.renderer.render(answer.decision)
 
 
 def merged(headers: Iterable[tuple[bytes, bytes]], ours: RawHeaders) -> RawHeaders:
@@ -219,7 +211,5 @@ def merged(headers: Iterable[tuple[bytes, bytes]], ours: RawHeaders) -> RawHeade
     """
     both = [*headers]
     names = [name for name, _ in both]  # in lower case, as ASGI has them
-    for field in ours:
-        if field[0] not in names:
-            both.append(field)
+    both += [field for field in ours if field[0] not in names]
     return both

@@ -10,13 +10,14 @@ from __future__ import annotations
 import inspect
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 
 from starlette.requests import HTTPConnection, Request
+from starlette.types import Scope
 
 from throttled_views.errors import ConfigurationError, InvalidKeyError
 
@@ -30,8 +31,6 @@ __all__ = [
 ]
 
 _logger = logging.getLogger("throttled_views")
-
-Scope: TypeAlias = Mapping[str, Any]
 
 _LONGEST_PRINCIPAL = 64  # bytes of UTF-8
 _DIGEST_BYTES = 16  # 128 bits

@@ -240,7 +240,7 @@ class Limiter:
             RegistrationError: A bucket is shared with a limit of another quota.
         """
         names = limit_names([*after, *limits])[len(after) :]
-        rules = []
+        rules: list[Rule] = []
         for limit, name in zip(limits, names, strict=True):
             if limit.bucket is not None:
                 self._check_bucket(limit.bucket, name, limit)
@@ -299,14 +299,14 @@ class Limiter:
 
     def _check_bucket(self, bucket: str, name: str, limit: Limit) -> None:
         first = self._buckets.setdefault((bucket, name), limit)
-        if isinstance(first.quota, Quota) and isinstance(limit.quota, Quota):
-            if (first.quota, first.using) != (limit.quota, limit.using):
-                raise RegistrationError(
-                    f"bucket {bucket!r}",
-                    f"it is held to {first.quota} in one place and to {limit.quota} in "
-                    "another",
-                    "Give both the same quota, or each a bucket of its own",
-                )
+        both_known = isinstance(first.quota, Quota) and isinstance(limit.quota, Quota)
+        if both_known and (first.quota, first.using) != (limit.quota, limit.using):
+            raise RegistrationError(
+                f"bucket {bucket!r}",
+                f"it is held to {first.quota} in one place and to {limit.quota} in "
+                "another",
+                "Give both the same quota, or each a bucket of its own",
+            )
 
 
 @lru_cache(maxsize=1)

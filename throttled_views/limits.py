@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypedDict, Unpack
+from typing import Final, TypeAlias, TypedDict, Unpack, cast
 
 from throttled_views.errors import ConfigurationError, InvalidQuotaError
 from throttled_views.quotas import Algorithm, Quota
@@ -40,7 +40,7 @@ class Exempt:
 EXEMPT: Final = Exempt()
 """No limit, on purpose. Write it where a quota is expected."""
 
-KeyFunc: TypeAlias = Callable[..., str | None | Awaitable[str | None]]
+KeyFunc: TypeAlias = Callable[..., str | Awaitable[str | None] | None]
 """
 Names the client to charge: a function, sync or async, of the request.
 
@@ -48,7 +48,7 @@ It returns a non-empty string, or None where the limit does not apply.
 """
 
 QuotaFunc: TypeAlias = Callable[
-    ..., Quota | str | Exempt | None | Awaitable[Quota | str | Exempt | None]
+    ..., Quota | str | Exempt | Awaitable[Quota | str | Exempt | None] | None
 ]
 """
 Chooses the quota of a request: a function, sync or async, of the request.
@@ -88,7 +88,7 @@ class Limit:
     using: Algorithm | None
     bucket: str | None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is an independent choice
         self,
         quota: Quota | str | QuotaFunc,
         *,
@@ -108,14 +108,16 @@ class Limit:
         self._check_that_a_request_can_pass()
 
     def _check_that_a_request_can_pass(self) -> None:
-        if isinstance(self.quota, Quota) and isinstance(self.cost, int):
-            if self.quota.limit and self.cost > self.quota.burst:
-                msg = (
-                    f"Limit({str(self.quota)!r}, cost={self.cost}) could never admit a "
-                    f"request: it costs more than the capacity of {self.quota.burst}. "
-                    f"Lower the cost, or write '{self.quota.limit}/… burst {self.cost}'"
-                )
-                raise ConfigurationError(msg)
+        quota, cost = self.quota, self.cost
+        if not isinstance(quota, Quota) or not isinstance(cost, int):
+            return
+        if quota.limit and cost > quota.burst:
+            msg = (
+                f"Limit({str(quota)!r}, cost={cost}) could never admit a request: it "
+                f"costs more than the capacity of {quota.burst}. Lower the cost, or give "
+                f"the quota a burst: Quota(…, burst={cost})"
+            )
+            raise ConfigurationError(msg)
 
 
 _One: TypeAlias = Quota | str | Limit | QuotaFunc
@@ -149,11 +151,9 @@ def limits_of(throttle: Throttle, **options: Unpack[LimitOptions]) -> tuple[Limi
     """
     if isinstance(throttle, Exempt):
         return ()
-    items: list[object] = (
-        list(throttle)
-        if isinstance(throttle, Sequence) and not isinstance(throttle, str)
-        else [throttle]
-    )
+    items: Sequence[object] = [throttle]
+    if isinstance(throttle, Sequence) and not isinstance(throttle, str):
+        items = cast("Sequence[object]", throttle)
     limits = tuple(limit for item in items for limit in _each(item, options))
     if not limits:
         msg = "An empty list limits nothing. Write EXEMPT if that is meant"
@@ -216,31 +216,35 @@ def quota_or_function(given: object) -> Quota | QuotaFunc:
     if isinstance(given, str):
         return Quota.parse(given)
     if callable(given) and not isinstance(given, type):
-        return given
+        return cast("QuotaFunc", given)
     raise InvalidQuotaError(given, "it is neither a quota nor text nor a function")
 
 
-def available(using: Algorithm) -> Algorithm:
-    """Return *using* as an algorithm that this version can count by."""
-    try:
-        algorithm = Algorithm(using)
-    except ValueError:
-        algorithm = None
-    if algorithm not in _AVAILABLE:
-        names = ", ".join(f"Algorithm.{each.name}" for each in _AVAILABLE)
-        msg = f"using={using!r} is not available. Write one of {names}"
-        raise ConfigurationError(msg)
-    return algorithm
+def available(using: object) -> Algorithm:
+    """
+    Return *using* if this version can count by it.
+
+    Raises:
+        ConfigurationError: It is no algorithm, or none that is available.
+    """
+    for algorithm in _AVAILABLE:
+        if using == algorithm:
+            return algorithm
+    names = ", ".join(f"Algorithm.{each.name}" for each in _AVAILABLE)
+    msg = f"using={using!r} is not available. Write one of {names}"
+    raise ConfigurationError(msg)
 
 
-def _checked_function(name: str, function: KeyFunc | None) -> KeyFunc | None:
-    if function is None or (callable(function) and not isinstance(function, type)):
-        return function
+def _checked_function(name: str, function: object) -> KeyFunc | None:
+    if function is None:
+        return None
+    if callable(function) and not isinstance(function, type):
+        return cast("KeyFunc", function)
     msg = f"{name}={function!r} is not a function. Write for example {name}=client_ip"
     raise ConfigurationError(msg)
 
 
-def _checked_cost(cost: int) -> int:
+def _checked_cost(cost: object) -> int:
     try:
         return checked_cost(cost)
     except ValueError as error:
@@ -248,10 +252,10 @@ def _checked_cost(cost: int) -> int:
         raise ConfigurationError(msg) from None
 
 
-def _checked_text(name: str, text: str | None) -> str | None:
-    if text is None or (
-        isinstance(text, str) and text and text.isascii() and text.isprintable()
-    ):
+def _checked_text(name: str, text: object) -> str | None:
+    if text is None:
+        return None
+    if isinstance(text, str) and text and text.isascii() and text.isprintable():
         return text
     msg = f"{name}={text!r} is not printable ASCII. Write for example {name}='daily'"
     raise ConfigurationError(msg)

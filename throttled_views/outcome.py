@@ -7,8 +7,8 @@ files and error responses alike, and stay when a handler of the user renders the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, MutableMapping
-from typing import Annotated, Any, NoReturn, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Annotated, NoReturn, Protocol, TypeAlias
 
 from fastapi import Depends, HTTPException
 from fastapi.exception_handlers import http_exception_handler
@@ -18,12 +18,7 @@ from starlette.routing import request_response
 from starlette.types import Message, Receive, Scope, Send
 
 from throttled_views.errors import LimitedError
-from throttled_views.headers import (
-    RateLimitContext,
-    RawHeaders,
-    merged,
-    raw_headers,
-)
+from throttled_views.headers import Outcome, RateLimitContext, RawHeaders, merged
 
 __all__ = [
     "CurrentRateLimit",
@@ -85,39 +80,44 @@ def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Response:
 class Quick(Protocol):
     """Makes what somebody asks for, of an outcome that was decided at once."""
 
-    def context(self, key: str, taken: tuple[bool, int, int], /) -> RateLimitContext:
-        """Return the context of the outcome."""
+    def outcome(self, key: str, taken: tuple[bool, int, int], /) -> Outcome:
+        """Return the outcome that was not made at once."""
         ...
 
     def raw_headers(self, taken: tuple[bool, int, int], /) -> RawHeaders:
-        """Return the fields of that context, without making it."""
+        """Return the header fields of that outcome, without making it."""
         ...
 
 
-Outcome: TypeAlias = RateLimitContext | tuple[Quick, str, tuple[bool, int, int]] | None
-"""What a scope holds: a context, or all that it takes to make one."""
+Recorded: TypeAlias = Outcome | tuple[Quick, str, tuple[bool, int, int]] | None
+"""What a scope holds: an outcome, or all that it takes to make one."""
 
 
-def context_of(scope: MutableMapping[str, Any]) -> RateLimitContext:
-    """Return the context of the request that *scope* describes, making it if need be."""
-    outcome: Outcome = scope.get(SCOPE_KEY)
-    if outcome is None:
-        outcome = RateLimitContext()
-    elif isinstance(outcome, tuple):
-        quick, key, taken = outcome
-        outcome = quick.context(key, taken)
-    scope[SCOPE_KEY] = outcome
-    return outcome
+def outcome_of(scope: Scope) -> Outcome:
+    """Return the outcome of the request that *scope* describes, making it if need be."""
+    recorded: Recorded = scope.get(SCOPE_KEY)
+    if recorded is None:
+        recorded = Outcome()
+    elif isinstance(recorded, tuple):
+        quick, key, taken = recorded
+        recorded = quick.outcome(key, taken)
+    scope[SCOPE_KEY] = recorded
+    return recorded
+
+
+def context_of(scope: Scope) -> RateLimitContext:
+    """Return what users see of the outcome of a request."""
+    return RateLimitContext(outcome_of(scope))
 
 
 def _raw_headers_of(scope: Scope) -> RawHeaders:
-    outcome: Outcome = scope.get(SCOPE_KEY)
-    if outcome is None:  # the limiter is not enabled
+    recorded: Recorded = scope.get(SCOPE_KEY)
+    if recorded is None:  # the limiter is not enabled
         return []
-    if isinstance(outcome, tuple):
-        quick, _, taken = outcome
+    if isinstance(recorded, tuple):
+        quick, _, taken = recorded
         return quick.raw_headers(taken)
-    return raw_headers(outcome)
+    return recorded.raw_headers()
 
 
 async def _current_rate_limit(connection: HTTPConnection) -> RateLimitContext:
@@ -175,7 +175,9 @@ def _only_fastapi_answers(scope: Scope) -> bool:
     return False
 
 
-def _raiser(error: RateLimitExceededError) -> Any:
+def _raiser(
+    error: RateLimitExceededError,
+) -> Callable[[Request], Coroutine[None, None, NoReturn]]:
     async def raise_it(_request: Request) -> NoReturn:
         raise error
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from throttled_views.errors import InvalidQuotaError, _Call
+from throttled_views.errors import InvalidQuotaError, SourceText
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -103,7 +103,7 @@ class Quota:
     def __init__(
         self, limit: int, period: timedelta | float, *, burst: int | None = None
     ) -> None:
-        given = _Call(
+        given = SourceText(
             f"Quota({limit!r}, {period!r})"
             if burst is None
             else f"Quota({limit!r}, {period!r}, burst={burst!r})"
@@ -161,9 +161,7 @@ class Quota:
             InvalidQuotaError: The text is not of that form, or its numbers are out
                 of bounds.
         """
-        if not isinstance(text, str):
-            raise InvalidQuotaError(text, "it is not text")
-        if ";" in text:
+        if ";" in _checked_text(text):
             raise InvalidQuotaError(text, "it is a list, and one quota is wanted here")
         if (found := _TEXT.fullmatch(text)) is None:
             raise InvalidQuotaError(text, "it is not of the form '<limit>/<period>'")
@@ -221,6 +219,12 @@ class Quota:
     ) -> dict[str, Any]:
         """Describe a quota as text."""
         return {"type": "string", "examples": ["100/m", "10/s burst 20"]}
+
+
+def _checked_text(text: object) -> str:
+    if not isinstance(text, str):
+        raise InvalidQuotaError(text, "it is not text")
+    return text
 
 
 def _checked_count(given: str, name: str, count: object) -> int:

@@ -127,7 +127,7 @@ class RateLimitResult:
         raise TypeError(msg)
 
 
-def checked_cost(cost: int) -> int:
+def checked_cost(cost: object) -> int:
     """Return *cost* if it can be charged, else raise ValueError."""
     if not isinstance(cost, int) or isinstance(cost, bool) or cost < 0:
         msg = f"A cost must be a whole number of 0 or more, not {cost!r}"

@@ -493,7 +493,7 @@ def _check_is_complete(view: type[RegistrableView]) -> None:
             "Subclass ThrottledView and write 'async def get(self)'",
         )
     if inspect.isabstract(view):
-        missing = ", ".join(sorted(view.__abstractmethods__))
+        missing = ", ".join(sorted(getattr(view, "__abstractmethods__", ())))
         raise RegistrationError(
             name_of(view),
             f"it is abstract: {missing} is not implemented",

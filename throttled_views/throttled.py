@@ -9,10 +9,11 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import Any, Self
 
+from starlette.types import Scope
+
 from throttled_views.algorithms.bucket import bucket_of
 from throttled_views.errors import ConfigurationError, InvalidKeyError
 from throttled_views.keys import (
-    Scope,
     checked_principal,
     encoded,
     encoded_principal,
@@ -56,18 +57,20 @@ class Rule:
         using: How it is counted.
         key_func: Names the client to charge, None if callers do.
         bucket: The quota in ticks, None if a function chooses it.
+        head: All of a key before the principal.
+        tail: All of a key after it.
     """
 
     __slots__ = (
-        "head",
         "_read_cost",
         "_read_principal",
         "_read_quota",
-        "tail",
         "bucket",
+        "head",
         "key_func",
         "limit",
         "name",
+        "tail",
         "using",
     )
 
@@ -121,12 +124,14 @@ class Rule:
         if principal is None:
             return None
         key = self.key(checked_principal(principal, self.key_func))
-        quota, cost = self.limit.quota, self.limit.cost
+        quota: Any = self.limit.quota
         if self._read_quota is not None:
-            chosen = await _settled(self._read_quota(scope))
-            if chosen is None or isinstance(chosen, Exempt):
+            quota = await _settled(self._read_quota(scope))
+            if quota is None or isinstance(quota, Exempt):
                 return None
-            quota = chosen if isinstance(chosen, Quota) else Quota.parse(chosen)
+            if not isinstance(quota, Quota):
+                quota = Quota.parse(quota)
+        cost: Any = self.limit.cost
         if self._read_cost is not None:
             cost = await _settled(self._read_cost(scope))
         return Charge(key, quota, self.using, cost)
@@ -139,6 +144,12 @@ class Rule:
             return result_of(decision, self.name)
         charge = Charge(key, self.limit.quota, self.using, self.limit.cost)
         return result_of(decision, self.name, (Receipt(charge, decision.at_us),))
+
+
+def _checked_key(key: object) -> str:
+    if not isinstance(key, str) or not key:
+        raise InvalidKeyError(key, "The caller of Throttled")
+    return key
 
 
 async def _settled(value: Any) -> Any:
@@ -167,9 +178,12 @@ class Throttled:
 
     Attributes:
         limits: The limits, in order.
+        rules: The same, as they are counted.
     """
 
-    __slots__ = ("_rules", "_store", "limits")
+    rules: tuple[Rule, ...]
+
+    __slots__ = ("_store", "limits", "rules")
 
     def __init__(
         self,
@@ -192,7 +206,7 @@ class Throttled:
                 raise ConfigurationError(msg)
         self.limits = limits
         self._store: Store | None = MemoryStore() if store is None else store
-        self._rules = [
+        self.rules = tuple(
             Rule(
                 limit,
                 name=name,
@@ -203,7 +217,7 @@ class Throttled:
                 route=str(limit.quota),
             )
             for limit, name in zip(limits, limit_names(limits), strict=True)
-        ]
+        )
 
     @classmethod
     def declared(cls, limits: Sequence[Limit]) -> Self:
@@ -211,20 +225,15 @@ class Throttled:
         self = cls.__new__(cls)
         self.limits = tuple(limits)
         self._store = None
-        self._rules = []
+        self.rules = ()
         return self
 
     def bound(self, store: Store, rules: Sequence[Rule]) -> Self:
         """Return a copy that counts by *rules* in *store*."""
         copy = type(self).declared(self.limits)
-        copy._store = store
-        copy._rules = list(rules)
+        copy._store = store  # noqa: SLF001 - a copy of ourselves
+        copy.rules = tuple(rules)
         return copy
-
-    @property
-    def rules(self) -> Sequence[Rule]:
-        """The limits as they are counted."""
-        return self._rules
 
     def __repr__(self) -> str:
         """Return the limits."""
@@ -281,8 +290,7 @@ class Throttled:
         return self._store
 
     def _charges(self, key: str, cost: int) -> list[Charge]:
-        if not isinstance(key, str) or not key:
-            raise InvalidKeyError(key, "The caller of Throttled")
+        key = _checked_key(key)
         checked_cost(cost)
         return [
             Charge(
@@ -291,13 +299,13 @@ class Throttled:
                 rule.using,
                 cost * rule.limit.cost,
             )
-            for rule in self._rules
+            for rule in self.rules
             if isinstance(rule.limit.quota, Quota) and isinstance(rule.limit.cost, int)
         ]
 
     def _governing(self, results: Sequence[RateLimitResult]) -> RateLimitResult:
         named = [
             replace(result, name=rule.name)
-            for result, rule in zip(results, self._rules, strict=True)
+            for result, rule in zip(results, self.rules, strict=True)
         ]
         return min(named, key=lambda result: urgency(decision_of(result)))

@@ -127,7 +127,7 @@ def tell(
     """
     scale = bucket.scale
     if not scale:  # a quota of zero admits nothing, ever
-        return Decision(True, 0, 0, 0, None, now_us)
+        return Decision(limited, 0, 0, 0, None, now_us)
     level = now_us * scale - empty_at
     retry_us: int | None = 0
     if limited:

@@ -120,7 +120,7 @@ class _Shard:
 
     def by_fullness(self, now_us: int) -> list[tuple[int, bool, str]]:
         """Return (level, has a token, key) of all entries, the fullest first."""
-        found = []
+        found: list[tuple[int, bool, str]] = []
         for key, value in self.entries.items():
             bucket = self.buckets[value & _NUMBER_MASK]
             ticks = now_us * bucket.scale - (value >> _NUMBER_BITS)
@@ -176,7 +176,7 @@ class MemoryStore:
         with self._lock:
             now_us = self._now_ns() // _NS_PER_US
             staged: dict[str, tuple[int, Bucket]] = {}
-            decisions = []
+            decisions: list[Decision] = []
             for charge in charges:
                 key, cost, bucket = charge.key, charge.cost, bucket_of(charge.quota)
                 stored = self._staged_or_stored(staged, key, now_us, bucket)
@@ -285,7 +285,8 @@ class MemoryStore:
                     stored = value >> _NUMBER_BITS
                     now = now_us * scale
                     if shard.buckets[number] is bucket and stored <= now:
-                        empty_at = stored if stored > now - full else now - full
+                        oldest = now - full
+                        empty_at = stored if stored > oldest else oldest  # noqa: FURB136 - max() is a call
                         if empty_at + taken > now:
                             return True, empty_at, now_us
                         empty_at += taken
@@ -336,10 +337,8 @@ class MemoryStore:
 
     def _evict(self, now_us: int) -> None:
         """Make room for at least one key; `max_keys` are kept."""
+        shard, exhausted = self._next_shard_with_entries(), ""
         for _ in range(_SHARDS_TRIED):
-            shard = self._following_shard()
-            while not shard.entries:
-                shard = self._following_shard()
             self._drop_all_but(shard, shard.live(now_us))
             if self._count < self.max_keys:
                 return
@@ -349,8 +348,15 @@ class MemoryStore:
             if spare:
                 self._drop(shard, spare)
                 return
+            exhausted = ranked[0][2]
+            shard = self._next_shard_with_entries()
         self.exhausted_evictions += 1
-        self._drop(shard, [ranked[0][2]])
+        self._drop(self._shard(exhausted), [exhausted])
+
+    def _next_shard_with_entries(self) -> _Shard:
+        while not (shard := self._following_shard()).entries:
+            pass
+        return shard
 
     def _drop(self, shard: _Shard, keys: list[str]) -> None:
         for key in keys:

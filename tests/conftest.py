@@ -1,8 +1,25 @@
-"""What pytest collects."""
+"""What pytest collects, and the fixtures of all tests."""
 
 import sys
+
+import pytest
+
+from tests.clock import ManualClock
+from throttled_views import MemoryStore
 
 collect_ignore: list[str] = []
 if sys.version_info < (3, 12):
     # Its syntax does not compile here.
     collect_ignore.append("test_views_pep695.py")
+
+
+@pytest.fixture(name="clock")
+def clock_fixture() -> ManualClock:
+    """Give a clock that stands at zero."""
+    return ManualClock()
+
+
+@pytest.fixture(name="store")
+def store_fixture(clock: ManualClock) -> MemoryStore:
+    """Give an empty memory store that goes by *clock*."""
+    return MemoryStore(clock=clock)

@@ -157,7 +157,7 @@ def where(function: Any) -> str:
 
 def not_async(subject: str, function: Any) -> ViewDefinitionError:
     """Return the error for a *function* that cannot be awaited."""
-    name = getattr(function, "__name__", "handler")
+    name = getattr(function, "__name__", "handler").replace("<lambda>", "handler")
     remedy = f"Write 'async def {name}(…)'"
     if callable(function) and hasattr(function, "__wrapped__"):
         problem = "it is a sync wrapper around a handler"
@@ -261,10 +261,10 @@ def guarded(handler: HandlerT, guard: Guard) -> HandlerT:
 
 
 def _guarded_coroutine(handler: Any, guard: Guard) -> Any:
-    inner_too = is_guarded(handler)
+    name, inner_too = _EXCHANGE, is_guarded(handler)
 
     async def endpoint(*args: Any, **kwargs: Any) -> Any:
-        exchange = kwargs.get(_EXCHANGE) if inner_too else kwargs.pop(_EXCHANGE, None)
+        exchange = kwargs.get(name) if inner_too else kwargs.pop(name, None)
         if exchange is None:
             return await handler(*args, **kwargs)
         return await guard(exchange, lambda: handler(*args, **kwargs))
@@ -273,7 +273,8 @@ def _guarded_coroutine(handler: Any, guard: Guard) -> Any:
 
 
 def _guarded_stream(handler: Any, guard: Guard) -> Any:
-    inner_too = is_guarded(handler)
+    name, inner_too = _EXCHANGE, is_guarded(handler)
+    closing: Any = aclosing
 
     async def decide_first(connection: HTTPConnection, response: Response) -> Exchange:
         exchange = Exchange(connection, response)
@@ -282,12 +283,11 @@ def _guarded_stream(handler: Any, guard: Guard) -> Any:
 
     async def endpoint(*args: Any, **kwargs: Any) -> Any:
         if not inner_too:
-            kwargs.pop(_EXCHANGE, None)
+            kwargs.pop(name, None)
         async with closing(handler(*args, **kwargs)) as items:
             async for item in items:
                 yield item
 
-    closing = aclosing
     return _as_endpoint_of(handler, endpoint, decide_first)
 
 
@@ -315,8 +315,8 @@ def _with_globals_of(handler: Any, endpoint: FunctionType) -> Any:
     """
     Return *endpoint* with the globals of *handler*.
 
-    That is where FastAPI before 0.123 looks the names of postponed annotations up. The
-    endpoints above use no globals of their own.
+    That is where FastAPI before 0.123 looks the names of postponed annotations up. So
+    the endpoints of this file use no globals, which would be the user's.
     """
     namespace = getattr(origin_of(handler), "__globals__", None)
     if namespace is None:
@@ -393,13 +393,14 @@ def _coroutine_endpoint(view: type, method: Any, self_name: str | None) -> Any:
 
 
 def _stream_endpoint(view: type, method: Any, self_name: str | None) -> Any:
+    closing: Any = aclosing
+
     async def endpoint(**kwargs: Any) -> Any:
         instance = view() if self_name is None else kwargs.pop(self_name)
         async with closing(method(instance, **kwargs)) as items:
             async for item in items:
                 yield item
 
-    closing = aclosing
     return endpoint
 
 
@@ -446,9 +447,9 @@ class _Scene:
         return annotation
 
 
-def _factory(view: type) -> Any:
+def _factory(view: Any) -> Any:
     """Return a dependency that makes an instance of *view*, None if nothing is injected."""
-    constructor: Any = inspect.getattr_static(view, "__init__")
+    constructor = view.__init__
     parameters: dict[str, inspect.Parameter] = {}
     attributes = {each.name: each for each in _injected_attributes(view)}
     if constructor is not object.__init__:
@@ -464,7 +465,7 @@ def _factory(view: type) -> Any:
 
     # A coroutine function: FastAPI would make instances of a class in a thread.
     async def factory(**values: Any) -> Any:
-        instance: Any = object.__new__(view)
+        instance = view.__new__(view)
         for name in attributes:
             if name in values:  # a socket has no Request
                 setattr(instance, name, values.pop(name))

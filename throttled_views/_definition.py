@@ -27,9 +27,9 @@ from throttled_views.errors import ConfigurationError, ViewDefinitionError
 from throttled_views.keys import early_parameter
 from throttled_views.limiter import check_functions
 from throttled_views.limits import Limit, available, limits_of
-from throttled_views.routing import LIMITS_MARK, ROUTES_MARK, Handler
+from throttled_views.routing import LIMITS_MARK, ROUTES_MARK, Definition, Handler
 
-__all__ = ["SETTINGS", "VERBS", "ClassBody", "handlers_of"]
+__all__ = ["SETTINGS", "VERBS", "ClassBody", "definition_of"]
 
 VERBS = ("get", "post", "put", "patch", "delete", "head", "options", "trace")
 SETTINGS = ("path", "tags", "dependencies", "throttle", "key_func", "using", "bucket")
@@ -56,19 +56,35 @@ class ClassBody(dict[str, object]):
         super().__setitem__(name, value)
 
 
-def handlers_of(view: type) -> Iterable[Handler]:
-    """Yield the handlers of *view*, in the order they were first defined in."""
+def definition_of(view: type) -> Definition:
+    """
+    Return what *view* declares.
+
+    Raises:
+        ConfigurationError: It could not be limited as declared.
+    """
     _check_settings(view)
     _check_injected_values(view)
+    return Definition(
+        path=_setting(view, "path") or "",
+        tags=tuple(_setting(view, "tags") or ()),
+        dependencies=tuple(_setting(view, "dependencies") or ()),
+        handlers=tuple(_handlers(view)),
+    )
+
+
+def _handlers(view: type) -> Iterable[Handler]:
+    """Yield the handlers of *view*, in the order they were first defined in."""
     served: dict[tuple[str, str], str] = {}
     names = dict.fromkeys(name for base in reversed(view.__mro__) for name in vars(base))
     for name in names:
         raw = inspect.getattr_static(view, name)
         _check_override(view, name, raw)
         calls = _calls(name, raw)
-        if not calls:
-            continue
         subject = f"{name_of(view)}.{name}"
+        if not calls:
+            _check_no_limit(raw, subject)
+            continue
         _check_method(view, name, raw, subject)
         for call in calls:
             for method in call.methods:
@@ -84,6 +100,15 @@ def handlers_of(view: type) -> Iterable[Handler]:
         except ConfigurationError as error:
             error.add_note(f"It is declared for {subject}{where(raw)}")
             raise
+
+
+def _check_no_limit(raw: object, subject: str) -> None:
+    if hasattr(raw, LIMITS_MARK):
+        raise ViewDefinitionError(
+            subject + where(raw),
+            "it is limited, and no route leads to it",
+            "Name it after an HTTP method, or add @route.get('/…')",
+        )
 
 
 def _calls(name: str, raw: object) -> tuple[RouteCall, ...]:
@@ -169,14 +194,14 @@ def _check_override(view: type, name: str, raw: object) -> None:
 
 
 def _check_method(view: type, name: str, raw: Any, subject: str) -> None:
-    kind: type = type(raw)
-    if issubclass(kind, (staticmethod, classmethod)):
-        raise ViewDefinitionError(
-            subject + where(raw.__func__),
-            f"a {kind.__name__} is not called on an instance",
-            f"Write 'async def {name}(self, …)' without the decorator",
-        )
-    if issubclass(kind, partial) or not is_async(raw):
+    for wrapper in (staticmethod, classmethod):
+        if isinstance(raw, wrapper):
+            raise ViewDefinitionError(
+                subject + where(raw),
+                f"a {wrapper.__name__} is not called on an instance",
+                f"Write 'async def {name}(self, …)' without the decorator",
+            )
+    if isinstance(raw, partial) or not is_async(raw):
         raise not_async(subject, raw)
     parameters = list(inspect.signature(getattr(view, name)).parameters.values())
     if parameters and all(each.kind in _VARIADIC for each in parameters):

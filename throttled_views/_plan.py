@@ -69,19 +69,19 @@ class Plan:
         """
         if not self._machinery.enabled:
             return False
-        outcome = outcome_of(scope)
+        outcome, store = outcome_of(scope), self._machinery.store
         undecided = [each for each in self._throttleds if each not in outcome.decided]
         charged: list[tuple[Rule, Charge]] = []
         for throttled in undecided:
             for rule in throttled.rules:
                 charge = await rule.charge(scope)
-                if charge is not None and charge.key not in outcome.decided:
+                if charge is not None and (store, charge.key) not in outcome.decided:
                     charged.append((rule, charge))
         outcome.decided += undecided
         if not charged:
             return False
-        outcome.decided += [charge.key for _, charge in charged]
-        results = await self._machinery.store.acquire([charge for _, charge in charged])
+        outcome.decided += [(store, charge.key) for _, charge in charged]
+        results = await store.acquire([charge for _, charge in charged])
         for result, (rule, _) in zip(results, charged, strict=True):
             named = replace(result, name=rule.name)
             answer = Answer(named, decision_of(named), self._machinery.renderer)
@@ -103,7 +103,7 @@ class Plan:
         machinery, throttled = self._machinery, self._throttleds[0]
         take_one = store.taker(bucket, cost)
         head, tail, principal_of = rule.head, rule.tail, key_func.encoded_from_scope
-        quick = _Quick(rule, throttled, machinery.renderer, bucket, cost)
+        quick = _Quick(machinery, throttled, rule, bucket, cost)
 
         def decide_at_once(scope: Scope) -> bool:
             if not machinery.enabled:
@@ -119,19 +119,28 @@ class Plan:
 class _Quick:
     """Makes of what `decide_at_once` found whatever somebody asks for."""
 
-    __slots__ = ("_bucket", "_cost", "_renderer", "_rule", "_second", "_throttled")
+    __slots__ = (
+        "_bucket",
+        "_cost",
+        "_renderer",
+        "_rule",
+        "_second",
+        "_store",
+        "_throttled",
+    )
 
     def __init__(
         self,
-        rule: Rule,
+        machinery: Machinery,
         throttled: Throttled,
-        renderer: HeaderRenderer,
+        rule: Rule,
         bucket: Bucket,
         cost: int,
     ) -> None:
-        self._rule = rule
+        self._renderer = machinery.renderer
+        self._store = machinery.store
         self._throttled = throttled
-        self._renderer = renderer
+        self._rule = rule
         self._bucket = bucket
         self._cost = cost
         self._second = bucket.scale * 1_000_000  # in ticks
@@ -154,5 +163,5 @@ class _Quick:
         result = self._rule.result(key, decision)
         outcome = Outcome()
         outcome.answers.append(Answer(result, decision, self._renderer))
-        outcome.decided += [self._throttled, key]
+        outcome.decided += [self._throttled, (self._store, key)]
         return outcome

@@ -140,13 +140,15 @@ class Outcome:
     Attributes:
         answers: What each limit that applied answered, in the order of decision.
         decided: What must not be decided, or charged, for this request again.
+        written: Fields that were put onto the response that FastAPI will merge.
     """
 
-    __slots__ = ("answers", "decided")
+    __slots__ = ("answers", "decided", "written")
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self.decided: list[object] = []
+        self.written: dict[str, str] = {}
 
     def governing(self) -> Answer:
         """Return the answer a client is told about; there must be one."""

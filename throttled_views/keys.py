@@ -217,11 +217,11 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
         return inspect.signature(function)
 
 
-Reader: TypeAlias = Callable[[Scope], object | Awaitable[object]]
+_Reader: TypeAlias = Callable[[Scope], object | Awaitable[object]]
 """A function of the request, made a function of its scope."""
 
 
-def reader_of(function: Callable[..., object], role: str) -> Reader:
+def reader_of(function: Callable[..., object], role: str) -> _Reader:
     """
     Return *function* as a function of the scope.
 

@@ -6,9 +6,10 @@ An application has one. Where none is given, all share the process-wide default.
 
 from __future__ import annotations
 
+import copy
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
@@ -38,6 +39,7 @@ from throttled_views.errors import (
 from throttled_views.headers import (
     RateLimitContext,
     RateLimitHeaderPolicy,
+    merged,
     renderer_of,
 )
 from throttled_views.keys import client_ip, reader_of
@@ -48,11 +50,12 @@ from throttled_views.limits import (
     Throttle,
     available,
     check_distinct,
-    limit_names,
     limit_text,
     limits_of,
+    names_of,
+    slots_of,
 )
-from throttled_views.outcome import RateLimitExceededError, context_of
+from throttled_views.outcome import RateLimitExceededError, context_of, outcome_of
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.stores.base import Store
 from throttled_views.stores.memory import MemoryStore
@@ -60,7 +63,7 @@ from throttled_views.throttled import DEFAULT_PREFIX, Rule, Throttled
 
 __all__ = ["Limiter"]
 
-DECLARED = "__throttled_views__"
+_DECLARED = "__throttled_views__"
 WEBSOCKET = "WEBSOCKET"
 
 _DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
@@ -181,14 +184,14 @@ class Limiter:
             connection: HTTPConnection, response: Response
         ) -> RateLimitContext:
             scope = connection.scope
-            await decide([plan_for(declaration_of(scope["endpoint"]), scope)], scope)
-            write(scope, response)
+            await _decide([plan_for(declaration_of(scope["endpoint"]), scope)], scope)
+            _write(response, scope)
             return context_of(scope)
 
         plans: dict[tuple[str, str], Plan] = {}
 
         def plan_for(declaration: Declaration, scope: Scope) -> Plan:
-            methods = declaration.methods or methods_of(scope)
+            methods = declaration.methods or _methods_of(scope)
             route = declaration.route(self)
             if (plan := plans.get((methods, route))) is None:
                 throttled = self.bind(limits, method=methods, route=route)
@@ -239,15 +242,21 @@ class Limiter:
         Raises:
             RegistrationError: A bucket is shared with a limit of another quota.
         """
-        names = limit_names([*after, *limits])[len(after) :]
+        together = [*after, *limits]
         rules: list[Rule] = []
-        for limit, name in zip(limits, names, strict=True):
+        for limit, name, slot in zip(
+            limits,
+            names_of(together)[len(after) :],
+            slots_of(together)[len(after) :],
+            strict=True,
+        ):
             if limit.bucket is not None:
-                self._check_bucket(limit.bucket, name, limit)
+                self._check_bucket(limit.bucket, slot, limit)
             rules.append(
                 Rule(
                     limit,
                     name=name,
+                    slot=slot,
                     using=self.using,
                     key_func=self.key_func,
                     prefix=self.prefix,
@@ -297,8 +306,8 @@ class Limiter:
             check_functions(limit)
         return limits
 
-    def _check_bucket(self, bucket: str, name: str, limit: Limit) -> None:
-        first = self._buckets.setdefault((bucket, name), limit)
+    def _check_bucket(self, bucket: str, slot: str, limit: Limit) -> None:
+        first = self._buckets.setdefault((bucket, slot), limit)
         both_known = isinstance(first.quota, Quota) and isinstance(limit.quota, Quota)
         if both_known and (first.quota, first.using) != (limit.quota, limit.using):
             raise RegistrationError(
@@ -407,10 +416,9 @@ class Declaration:
         if not parts and not self.exempt:
             parts = (Part(limiter, self._default_limits(limiter)),)
         throttleds: dict[Limiter, list[Throttled]] = {}
-        named: dict[Limiter, list[Limit]] = {}
+        before: list[Limit] = []
         for part in parts:
             owner = part.limiter or limiter
-            before = named.setdefault(owner, [])
             check_distinct([*before, *part.limits])
             route = self.route(owner)
             throttleds.setdefault(owner, []).append(
@@ -438,16 +446,16 @@ class Declaration:
 
 def declaration_of(endpoint: Any) -> Declaration:
     """Return what *endpoint* says of itself, or that it says nothing."""
-    declared = getattr(endpoint, DECLARED, None)
+    declared = getattr(endpoint, _DECLARED, None)
     return declared if isinstance(declared, Declaration) else Declaration(endpoint)
 
 
 def declare(endpoint: Any, declaration: Declaration) -> None:
     """Let *endpoint* say *declaration* of itself."""
-    setattr(endpoint, DECLARED, declaration)
+    setattr(endpoint, _DECLARED, declaration)
 
 
-def methods_of(scope: Scope) -> str:
+def _methods_of(scope: Scope) -> str:
     """Return the methods of the route that serves *scope*, as keys have them."""
     if scope["type"] == "websocket":
         return WEBSOCKET
@@ -470,20 +478,23 @@ def guard_of(plans: Callable[[Scope], list[Plan]]) -> Guard:
 
     async def guard(exchange: Exchange, call: Callable[[], Awaitable[Any]]) -> Any:
         scope = exchange.connection.scope
-        await decide(plans(scope), scope)
+        await _decide(plans(scope), scope)
         try:
             result = await call()
         except HTTPException as error:
-            if not isinstance(error, RateLimitExceededError):
-                error.headers = _with_fields(error.headers or {}, scope)
-            raise
-        write(scope, result if isinstance(result, Response) else exchange.response)
+            told = _told(error, scope)
+            if told is error:
+                raise
+            raise told from error
+        if isinstance(result, Response):
+            return _told_by(result, scope)
+        _write(exchange.response, scope)
         return result
 
     return guard
 
 
-async def decide(plans: Sequence[Plan], scope: Scope) -> None:
+async def _decide(plans: Sequence[Plan], scope: Scope) -> None:
     """
     Charge the request by *plans*.
 
@@ -498,22 +509,48 @@ async def decide(plans: Sequence[Plan], scope: Scope) -> None:
             raise RateLimitExceededError(context_of(scope))
 
 
-def write(scope: Scope, response: Response) -> None:
-    """Put the fields of the outcome onto *response*, unless the route does so anyway."""
-    response.headers.update(_fields(scope))
+def _written_by_route(scope: Scope) -> bool:
+    """Tell whether the route, a `ThrottledRoute`, writes the fields on any response."""
+    return bool(getattr(scope.get("route"), "plans", ()))
 
 
-def _with_fields(headers: Mapping[str, str], scope: Scope) -> dict[str, str]:
-    fields = _fields(scope)
-    ours = {name.lower() for name in fields}
-    kept = {name: value for name, value in headers.items() if name.lower() not in ours}
-    return {**kept, **fields}
+def _write(response: Response, scope: Scope) -> None:
+    """
+    Put the fields of the outcome onto FastAPI's *response* of this request.
+
+    A field of the user is kept; one that we wrote, before more was decided, is not.
+    """
+    if _written_by_route(scope):
+        return
+    outcome = outcome_of(scope)
+    for name, value in RateLimitContext(outcome).headers.items():
+        if response.headers.get(name) == outcome.written.get(name):
+            response.headers[name] = outcome.written[name] = value
 
 
-def _fields(scope: Scope) -> Mapping[str, str]:
-    # A ThrottledRoute that decides something writes them itself, on any response.
-    written_by_route = getattr(scope.get("route"), "plans", ())
-    return {} if written_by_route else context_of(scope).headers
+def _told_by(response: Response, scope: Scope) -> Response:
+    """Return *response* with the fields of the outcome; it is not changed itself."""
+    if _written_by_route(scope):
+        return response
+    told = copy.copy(response)
+    told.raw_headers = merged(response.raw_headers, outcome_of(scope).raw_headers())
+    vars(told).pop("_headers", None)  # where `headers` keeps its view of the old list
+    return told
+
+
+def _told(error: HTTPException, scope: Scope) -> HTTPException:
+    """Return *error* with the fields of the outcome; it is not changed itself."""
+    if isinstance(error, RateLimitExceededError) or _written_by_route(scope):
+        return error
+    told = type(error).__new__(type(error), *error.args)
+    vars(told).update(vars(error))
+    headers = {**(error.headers or {})}
+    names = {name.lower() for name in headers}
+    for name, value in context_of(scope).headers.items():
+        if name.lower() not in names:
+            headers[name] = value
+    told.headers = headers
+    return told.with_traceback(error.__traceback__)
 
 
 def _limited(
@@ -533,7 +570,7 @@ def _limited(
     declaration = Declaration(inner.owner, parts=(*inner.parts, Part(limiter, limits)))
     declaration.route(limiter)  # the order of decoration numbers those of one name
     endpoint = guarded(
-        handler, guard_of(lambda scope: declaration.plans(limiter, methods_of(scope)))
+        handler, guard_of(lambda scope: declaration.plans(limiter, _methods_of(scope)))
     )
     declare(endpoint, declaration)
     return endpoint

@@ -99,7 +99,7 @@ class Limit:
         bucket: str | None = None,
     ) -> None:
         set_field = object.__setattr__
-        set_field(self, "quota", quota_or_function(quota))
+        set_field(self, "quota", _quota_or_function(quota))
         set_field(self, "key_func", _checked_function("key_func", key_func))
         set_field(self, "cost", cost if callable(cost) else _checked_cost(cost))
         set_field(self, "name", _checked_text("name", name))
@@ -163,26 +163,41 @@ def limits_of(throttle: Throttle, **options: Unpack[LimitOptions]) -> tuple[Limi
 
 
 def check_distinct(limits: Sequence[Limit]) -> None:
-    """Raise ConfigurationError if one of *limits* is there twice, or its name is."""
+    """Raise ConfigurationError if two of *limits* would be counted as one."""
     for position, limit in enumerate(limits):
         if limit in limits[:position]:
             msg = (
-                f"{limit.quota} is declared twice for the same key, which changes "
+                f"{limit_text(limit)} is declared twice for the same key, which changes "
                 "nothing. Remove one, or give each a name"
             )
             raise ConfigurationError(msg)
-    names = limit_names(limits)
-    for name in names:
-        if names.count(name) > 1:
-            msg = f"Two limits are named {name!r}. Give each a name of its own"
+    slots = list(zip((each.bucket for each in limits), slots_of(limits), strict=True))
+    for slot in slots:
+        if slots.count(slot) > 1:
+            msg = f"Two limits are named {slot[1]!r}. Give each a name of its own"
             raise ConfigurationError(msg)
 
 
-def limit_names(limits: Sequence[Limit]) -> list[str]:
+def names_of(limits: Sequence[Limit]) -> list[str]:
     """Return the names of *limits*: the one given, else the position from 1."""
     return [
         limit.name or str(position) for position, limit in enumerate(limits, start=1)
     ]
+
+
+def slots_of(limits: Sequence[Limit]) -> list[str]:
+    """
+    Return what tells *limits* apart in keys: the name, else the position from 1.
+
+    In a shared bucket positions are counted among the limits of the bucket, so that it
+    does not matter what other limits a handler has.
+    """
+    seen: dict[str | None, int] = {}
+    slots: list[str] = []
+    for limit in limits:
+        seen[limit.bucket] = seen.get(limit.bucket, 0) + 1
+        slots.append(limit.name or str(seen[limit.bucket]))
+    return slots
 
 
 def limit_text(limit: Limit) -> str:
@@ -206,10 +221,10 @@ def _each(item: object, options: LimitOptions) -> list[Limit]:
     if isinstance(item, Exempt):
         msg = "EXEMPT stands alone. Write it instead of the list, or remove it"
         raise ConfigurationError(msg)
-    return [Limit(quota_or_function(item), **options)]
+    return [Limit(_quota_or_function(item), **options)]
 
 
-def quota_or_function(given: object) -> Quota | QuotaFunc:
+def _quota_or_function(given: object) -> Quota | QuotaFunc:
     """Return *given* as a quota, reading it if it is text, or as the function it is."""
     if isinstance(given, Quota):
         return given

@@ -59,7 +59,7 @@ class RateLimitExceededError(LimitedError, HTTPException):
         )
 
 
-def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Response:
+async def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Response:
     """
     Answer a `RateLimitExceededError` with 429 and ``{"detail": …}``.
 
@@ -77,7 +77,7 @@ def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Response:
     )
 
 
-class Quick(Protocol):
+class _Quick(Protocol):
     """Makes what somebody asks for, of an outcome that was decided at once."""
 
     def outcome(self, key: str, taken: tuple[bool, int, int], /) -> Outcome:
@@ -89,13 +89,13 @@ class Quick(Protocol):
         ...
 
 
-Recorded: TypeAlias = Outcome | tuple[Quick, str, tuple[bool, int, int]] | None
+_Recorded: TypeAlias = Outcome | tuple[_Quick, str, tuple[bool, int, int]] | None
 """What a scope holds: an outcome, or all that it takes to make one."""
 
 
 def outcome_of(scope: Scope) -> Outcome:
     """Return the outcome of the request that *scope* describes, making it if need be."""
-    recorded: Recorded = scope.get(SCOPE_KEY)
+    recorded: _Recorded = scope.get(SCOPE_KEY)
     if recorded is None:
         recorded = Outcome()
     elif isinstance(recorded, tuple):
@@ -111,7 +111,7 @@ def context_of(scope: Scope) -> RateLimitContext:
 
 
 def _raw_headers_of(scope: Scope) -> RawHeaders:
-    recorded: Recorded = scope.get(SCOPE_KEY)
+    recorded: _Recorded = scope.get(SCOPE_KEY)
     if recorded is None:  # the limiter is not enabled
         return []
     if isinstance(recorded, tuple):

@@ -23,6 +23,8 @@ __all__ = [
 
 _US_PER_S = 1_000_000
 
+MYPY = False  # which mypy takes for True
+
 
 class Decision(NamedTuple):
     """
@@ -121,10 +123,13 @@ class RateLimitResult:
     name: str = ""
     receipts: tuple[Receipt, ...] = field(default=(), repr=False)
 
-    def __bool__(self) -> NoReturn:
-        """Refuse: both readings of ``if result:`` have let people in."""
-        msg = "A RateLimitResult is neither true nor false. Write `result.limited`"
-        raise TypeError(msg)
+    # Pyright refuses `if result:` because of this method; mypy does if it sees none.
+    if not MYPY:
+
+        def __bool__(self) -> NoReturn:
+            """Refuse: both readings of ``if result:`` have let people in."""
+            msg = "A RateLimitResult is neither true nor false. Write `result.limited`"
+            raise TypeError(msg)
 
 
 def checked_cost(cost: object) -> int:

@@ -231,16 +231,31 @@ class Handler:
         return replace(self, throttled=Throttled.declared(limits))
 
 
-class RegistrableView(Protocol):
-    """What a router needs of a view class."""
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """
+    A view, as it was defined.
+
+    Attributes:
+        path: Path, relative to the router's.
+        tags: Tags of its routes.
+        dependencies: Dependencies of its routes.
+        handlers: Its handlers, in the order of their definition.
+    """
 
     path: str
     tags: Sequence[str | Enum]
     dependencies: Sequence[params.Depends]
-    __throttled_handlers__: ClassVar[Sequence[Handler]]
+    handlers: Sequence[Handler]
 
 
-ViewT = TypeVar("ViewT", bound=RegistrableView)
+class _View(Protocol):
+    """What a router needs of a view class."""
+
+    __throttled_definition__: ClassVar[Definition]
+
+
+_ViewT = TypeVar("_ViewT", bound=_View)
 
 
 # --- routes and routers ---------------------------------------------------------------
@@ -325,7 +340,7 @@ class ThrottledRouter(APIRouter):
         super().__init__(route_class=_route_class(self.limiter, base), **kwargs)
 
     def add_view(
-        self, view: type[RegistrableView], *, prefix: str = "", **kwargs: Any
+        self, view: type[_View], *, prefix: str = "", **kwargs: Any
     ) -> None:
         """
         Register all handlers of *view*.
@@ -345,17 +360,17 @@ class ThrottledRouter(APIRouter):
             self.include_router(router)
             return
         _check_is_complete(view)
-        for handler in view.__throttled_handlers__:
+        for handler in view.__throttled_definition__.handlers:
             endpoint = self._endpoint(view, handler)
             for call in handler.calls:
                 self._add_call(view, handler, call, prefix, endpoint)
 
-    def view(self, view: type[ViewT]) -> type[ViewT]:
+    def view(self, view: type[_ViewT]) -> type[_ViewT]:
         """Register *view*, as `add_view` does, and return it: a class decorator."""
         self.add_view(view)
         return view
 
-    def _endpoint(self, view: type[RegistrableView], handler: Handler) -> Any:
+    def _endpoint(self, view: type[_View], handler: Handler) -> Any:
         endpoint = view_endpoint(view, handler.name)
         if is_stream(endpoint) and not can_stream():
             raise RegistrationError(
@@ -378,24 +393,25 @@ class ThrottledRouter(APIRouter):
 
     def _add_call(
         self,
-        view: type[RegistrableView],
+        view: type[_View],
         handler: Handler,
         call: RouteCall,
         prefix: str,
         endpoint: Any,
     ) -> None:
+        definition = view.__throttled_definition__
         kwargs = {**call.kwargs}
         kwargs.pop("path", None)
         if len(call.args) < 2:  # noqa: PLR2004 - the second of a WebSocket is its name
             kwargs.setdefault("name", f"{view.__name__}.{handler.name}")
-        if view.dependencies:
+        if definition.dependencies:
             kwargs["dependencies"] = [
-                *view.dependencies,
+                *definition.dependencies,
                 *(kwargs.get("dependencies") or ()),
             ]
-        if view.tags and call.verb != "websocket":
-            kwargs["tags"] = [*view.tags, *(kwargs.get("tags") or ())]
-        path = f"{prefix}{view.path}{call.path}"
+        if definition.tags and call.verb != "websocket":
+            kwargs["tags"] = [*definition.tags, *(kwargs.get("tags") or ())]
+        path = f"{prefix}{definition.path}{call.path}"
         getattr(self, call.verb)(path, *call.args[1:], **kwargs)(endpoint)
 
     def add_api_route(
@@ -485,8 +501,9 @@ def _route_class(limiter: Limiter, base: type[APIRoute]) -> type[ThrottledRoute]
     return type("ThrottledRoute", bases, {"limiter": limiter})
 
 
-def _check_is_complete(view: type[RegistrableView]) -> None:
-    if not getattr(view, "__throttled_handlers__", ()):
+def _check_is_complete(view: type[_View]) -> None:
+    definition: Definition | None = getattr(view, "__throttled_definition__", None)
+    if definition is None or not definition.handlers:
         raise RegistrationError(
             name_of(view),
             "it has no handlers",

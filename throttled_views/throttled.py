@@ -25,8 +25,9 @@ from throttled_views.limits import (
     Limit,
     Throttle,
     available,
-    limit_names,
     limits_of,
+    names_of,
+    slots_of,
 )
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import (
@@ -79,6 +80,7 @@ class Rule:
         limit: Limit,
         *,
         name: str,
+        slot: str,
         using: Algorithm,
         key_func: KeyFunc | None,
         prefix: str,
@@ -92,7 +94,7 @@ class Rule:
         if limit.bucket is not None:
             method, route = "*", limit.bucket
         self.head = f"{encoded(prefix)}|{encoded(method)}|{encoded(route)}|"
-        self.tail = f"|{encoded(name)}"
+        self.tail = f"|{encoded(slot)}"
         self.bucket = bucket_of(limit.quota) if isinstance(limit.quota, Quota) else None
         self._read_principal = reader_of(self.key_func, "key") if self.key_func else None
         self._read_quota = (
@@ -210,13 +212,16 @@ class Throttled:
             Rule(
                 limit,
                 name=name,
+                slot=slot,
                 using=available(using),
                 key_func=None,
                 prefix=prefix,
                 method="*",
                 route=str(limit.quota),
             )
-            for limit, name in zip(limits, limit_names(limits), strict=True)
+            for limit, name, slot in zip(
+                limits, names_of(limits), slots_of(limits), strict=True
+            )
         )
 
     @classmethod

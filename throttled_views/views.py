@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fastapi import params
 
 from throttled_views._binding import name_of
-from throttled_views._definition import SETTINGS, VERBS, ClassBody, handlers_of
+from throttled_views._definition import SETTINGS, VERBS, ClassBody, definition_of
 from throttled_views.errors import ViewDefinitionError
 from throttled_views.limiter import Limiter
 from throttled_views.limits import KeyFunc, Throttle
 from throttled_views.quotas import Algorithm
-from throttled_views.routing import Handler, ThrottledRouter
+from throttled_views.routing import Definition, ThrottledRouter
 from throttled_views.throttled import Throttled
 
 __all__ = ["ThrottledView", "ThrottledViewMeta"]
@@ -56,11 +56,13 @@ class ThrottledViewMeta(ABCMeta):
     ) -> ThrottledViewMeta:
         """Make a view class, or raise `ConfigurationError` if it could not be limited."""
         view = super().__new__(metacls, name, bases, dict(namespace), **kwargs)
-        handlers = tuple(handlers_of(view))
+        definition = definition_of(view)
         throttled = {
-            each.name: each.throttled for each in handlers if each.throttled is not None
+            each.name: each.throttled
+            for each in definition.handlers
+            if each.throttled is not None
         }
-        type.__setattr__(view, "__throttled_handlers__", handlers)
+        type.__setattr__(view, "__throttled_definition__", definition)
         type.__setattr__(view, "throttled", MappingProxyType(throttled))
         return view
 
@@ -111,7 +113,7 @@ class ThrottledView(metaclass=ThrottledViewMeta):
     throttled: ClassVar[Mapping[str, Throttled]]
 
     if TYPE_CHECKING:
-        __throttled_handlers__: ClassVar[Sequence[Handler]]
+        __throttled_definition__: ClassVar[Definition]
         # So that a checker refuses `def get`, and knows `await super().get(…)`.
         get: Callable[..., Coroutine[Any, Any, Any]]
         post: Callable[..., Coroutine[Any, Any, Any]]

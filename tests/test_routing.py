@@ -1,0 +1,591 @@
+"""`ThrottledRouter`: what it limits, and what it does not let in."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, FastAPI, Request, Response, WebSocket
+from fastapi.responses import PlainTextResponse
+from fastapi.routing import APIRoute
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
+
+from tests.asgi import answers, app_of, fields_of, http_scope, sent, statuses
+from throttled_views import (
+    EXEMPT,
+    Limiter,
+    MemoryStore,
+    RegistrationError,
+    ThrottledRoute,
+    ThrottledRouter,
+    ViewDefinitionError,
+)
+
+
+async def hello() -> str:
+    """Be a handler."""
+    return "hello"
+
+
+async def other() -> str:
+    """Be another handler."""
+    return "other"
+
+
+def plain(_request: Request) -> Response:
+    """Be a function that Starlette would serve."""
+    return PlainTextResponse("plain")
+
+
+async def socket(websocket: WebSocket) -> None:
+    """Be a function that Starlette would serve for sockets."""
+    await websocket.accept()
+
+
+# --- what a route is limited to -------------------------------------------------------
+
+
+async def test_a_route_without_limits_of_its_own_has_the_default() -> None:
+    """The limiter's default limits a handler that declares nothing."""
+    router = ThrottledRouter(Limiter("2/h"))
+    router.add_api_route("/", hello)
+
+    assert [200, 200, 429] == await statuses(app_of(router), *["GET /"] * 3)
+
+
+async def test_a_declaration_replaces_the_default() -> None:
+    """A handler that declares limits is held to those, and to no default."""
+    limiter = Limiter("1/h")
+    router = ThrottledRouter(limiter)
+
+    @router.get("/")
+    @limiter.limit("2/h")
+    async def declared() -> None:
+        """Do nothing."""
+
+    assert [200, 200, 429] == await statuses(app_of(router), *["GET /"] * 3)
+
+
+async def test_handlers_do_not_share_the_default() -> None:
+    """The default is for each handler, not for all of them together."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_route("/hello", hello)
+    router.add_api_route("/other", other)
+
+    assert [200, 200, 429, 429] == await statuses(
+        app_of(router), "GET /hello", "GET /other", "GET /hello", "GET /other"
+    )
+
+
+async def test_a_sync_function_has_the_default() -> None:
+    """What only a decorator would have to await needs not be async here."""
+    router = ThrottledRouter(Limiter("1/h"))
+
+    @router.get("/")
+    def blocking() -> str:
+        return "served by a thread"
+
+    first, second = await answers(app_of(router), "GET /", "GET /")
+
+    assert (200, "served by a thread") == (first.status_code, first.json())
+    assert 429 == second.status_code
+
+
+async def test_an_exempt_route_is_not_limited() -> None:
+    """`@limiter.exempt` lifts the default, and says nothing to the client."""
+    limiter = Limiter("1/h")
+    router = ThrottledRouter(limiter)
+
+    @router.get("/")
+    @limiter.exempt
+    async def free() -> None:
+        """Do nothing."""
+
+    received = await answers(app_of(router), *["GET /"] * 3)
+
+    assert [(200, {})] * 3 == [
+        (answer.status_code, fields_of(answer)) for answer in received
+    ]
+
+
+async def test_an_exempt_sync_route_is_not_limited() -> None:
+    """`@limiter.exempt` takes what it does not have to await."""
+    limiter = Limiter("1/h")
+    router = ThrottledRouter(limiter)
+    exempt: Any = limiter.exempt  # typed for async functions
+
+    @router.get("/")
+    @exempt
+    def free() -> None:
+        """Do nothing."""
+
+    assert [200, 200] == await statuses(app_of(router), "GET /", "GET /")
+
+
+async def test_an_exempt_default_limits_nothing() -> None:
+    """A limiter whose default is EXEMPT lets routes in that declare nothing."""
+    router = ThrottledRouter(Limiter(EXEMPT))
+    router.add_api_route("/", hello)
+
+    assert [200] * 3 == await statuses(app_of(router), *["GET /"] * 3)
+
+
+def test_a_route_that_nothing_limits_is_refused() -> None:
+    """Without a declaration and without a default there is no route."""
+    router = ThrottledRouter(Limiter())
+
+    with pytest.raises(RegistrationError) as caught:
+        router.add_api_route("/", hello)
+
+    assert f"{__name__}.hello" == caught.value.subject
+    assert (
+        f"{__name__}.hello: nothing says what it is limited to. Write "
+        "@limiter.limit('100/m'), or @limiter.exempt if it is to be unlimited, or give "
+        "the limiter a default: Limiter('100/m')"
+    ) == str(caught.value)
+    assert [] == router.routes
+
+
+def test_without_a_limiter_the_process_wide_one_serves() -> None:
+    """Routers that are given no limiter share one."""
+    assert ThrottledRouter().limiter is ThrottledRouter().limiter
+
+
+def test_a_router_shows_its_limiter() -> None:
+    """The limiter given is the one that serves."""
+    limiter = Limiter("1/h")
+
+    assert limiter is ThrottledRouter(limiter).limiter
+
+
+# --- what is not let in ---------------------------------------------------------------
+
+UNLIMITED: dict[str, Callable[[ThrottledRouter], object]] = {
+    "a Starlette route": lambda router: router.add_route("/", plain),
+    "a Starlette socket": lambda router: router.add_websocket_route("/", socket),
+    "a mounted application": lambda router: router.mount("/", FastAPI()),
+    "an application of a host": lambda router: router.host("a.test", FastAPI()),
+    "a frontend": lambda router: router.frontend("/", directory="."),
+    "a plain router": lambda router: router.include_router(APIRouter()),
+    "another class for one route": lambda router: router.add_api_route(
+        "/", hello, route_class_override=APIRoute
+    ),
+    "routes that are finished": lambda router: ThrottledRouter(
+        router.limiter, routes=[Route("/", plain)]
+    ),
+}
+
+
+@pytest.mark.parametrize("add", UNLIMITED.values(), ids=UNLIMITED)
+def test_what_could_not_be_limited_is_refused(
+    add: Callable[[ThrottledRouter], object],
+) -> None:
+    """A router on which everything is limited takes nothing that would not be."""
+    router = ThrottledRouter(Limiter("1/h"))
+
+    with pytest.raises(
+        RegistrationError, match=r"would not be limited\. Put it on the application or"
+    ):
+        add(router)
+
+    assert [] == router.routes
+
+
+def test_a_sync_socket_is_refused() -> None:
+    """A socket's limits are awaited right before its function, which must be async."""
+    router = ThrottledRouter(Limiter("1/h"))
+
+    with pytest.raises(ViewDefinitionError, match="Write 'async def blocking"):
+
+        @router.websocket("/")
+        def blocking(websocket: WebSocket) -> None:
+            """Do nothing."""
+
+    assert [] == router.routes
+
+
+def test_a_socket_that_nothing_limits_is_refused() -> None:
+    """Sockets are no way around the limits either."""
+    router = ThrottledRouter(Limiter())
+
+    with pytest.raises(RegistrationError, match="nothing says what it is limited to"):
+        router.add_api_websocket_route("/", socket)
+
+    assert [] == router.routes
+
+
+# --- route classes of the user --------------------------------------------------------
+
+
+def stamping(serve: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    """Return *serve* with a stamp on what it returns."""
+
+    async def stamped(request: Request) -> Response:
+        response: Response = await serve(request)
+        response.headers["X-Stamp"] = "stamped"
+        return response
+
+    return stamped
+
+
+class Stamped(APIRoute):
+    """A route class of the user: it stamps what its handlers return."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """Return what FastAPI would, with a stamp."""
+        return stamping(super().get_route_handler())
+
+
+class StampedAndThrottled(ThrottledRoute):
+    """A route class of the user, derived from ours."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """Return what FastAPI would, with a stamp."""
+        return stamping(super().get_route_handler())
+
+
+class Counted(APIRoute):
+    """A route class of the user: it counts what it handles."""
+
+    handled = 0
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count, and handle as FastAPI would."""
+        type(self).handled += 1
+        await super().handle(scope, receive, send)
+
+
+async def test_a_route_class_of_the_user_is_still_called() -> None:
+    """It stays what it is, and is limited."""
+    router = ThrottledRouter(Limiter("1/h"), route_class=Stamped)
+    router.add_api_route("/", hello)
+
+    admitted, refused = await answers(app_of(router), "GET /", "GET /")
+
+    assert (200, "stamped") == (admitted.status_code, admitted.headers["X-Stamp"])
+    assert "0" == admitted.headers["RateLimit-Remaining"]
+    assert 429 == refused.status_code
+
+
+async def test_a_route_class_of_the_user_handles_what_is_admitted() -> None:
+    """An override of `handle` sees the requests that pass the limits."""
+    router = ThrottledRouter(Limiter("1/h"), route_class=Counted)
+    router.add_api_route("/", hello)
+    (route,) = router.routes
+
+    assert [200, 429] == await statuses(app_of(router), "GET /", "GET /")
+    assert 1 == vars(type(route)).get("handled", Counted.handled)
+
+
+async def test_a_throttled_route_class_of_the_user_may_be_given_for_one_route() -> None:
+    """A route class that limits is let in, also for a single route."""
+
+    class Ours(ThrottledRoute):
+        limiter = Limiter("1/h")
+
+    router = ThrottledRouter(Limiter("5/h"))
+    router.add_api_route("/", hello, route_class_override=Ours)
+
+    assert [200, 429] == await statuses(app_of(router), "GET /", "GET /")
+
+
+async def test_a_throttled_route_class_keeps_what_it_adds() -> None:
+    """A subclass of `ThrottledRoute` is a route class like any other."""
+    router = ThrottledRouter(Limiter("1/h"), route_class=StampedAndThrottled)
+    router.add_api_route("/", hello)
+
+    admitted, refused = await answers(app_of(router), "GET /", "GET /")
+
+    assert (200, "stamped") == (admitted.status_code, admitted.headers["X-Stamp"])
+    assert 429 == refused.status_code
+
+
+async def test_a_throttled_route_works_on_a_plain_router() -> None:
+    """Without a limiter of its own the class has the process-wide one."""
+    limiter = Limiter()
+    router = APIRouter(route_class=ThrottledRoute)
+
+    @router.get("/")
+    @limiter.limit("1/h")
+    async def declared() -> None:
+        """Do nothing."""
+
+    assert [200, 429] == await statuses(app_of(router), "GET /", "GET /")
+
+
+def test_a_throttled_route_on_a_plain_router_must_be_limited() -> None:
+    """The process-wide limiter has no default, so a declaration is needed."""
+    router = APIRouter(route_class=ThrottledRoute)
+
+    with pytest.raises(RegistrationError, match="nothing says what it is limited to"):
+        router.add_api_route("/", hello)
+
+
+# --- wherever it is included ----------------------------------------------------------
+
+
+def included(router: ThrottledRouter) -> FastAPI:
+    """Include it."""
+    return app_of(router)
+
+
+def included_with_a_prefix(router: ThrottledRouter) -> FastAPI:
+    """Include it under a prefix."""
+    app = FastAPI()
+    app.include_router(router, prefix="/v1")
+    return app
+
+
+def nested(router: ThrottledRouter) -> FastAPI:
+    """Include it in another limited router."""
+    outer = ThrottledRouter(Limiter("100/h"), prefix="/v1")
+    outer.include_router(router, prefix="/deep")
+    return app_of(outer)
+
+
+def nested_in_a_plain_router(router: ThrottledRouter) -> FastAPI:
+    """Include it in a router that limits nothing."""
+    outer = APIRouter(prefix="/v1")
+    outer.include_router(router, prefix="/deep")
+    return app_of(outer)
+
+
+def nested_twice(router: ThrottledRouter) -> FastAPI:
+    """Include it in a router in a router."""
+    outer, middle = APIRouter(prefix="/v1"), ThrottledRouter(prefix="/v2")
+    middle.include_router(router, prefix="/v3")
+    outer.include_router(middle)
+    return app_of(outer)
+
+
+def in_a_mounted_application(router: ThrottledRouter) -> FastAPI:
+    """Include it in an application that is mounted."""
+    app = FastAPI()
+    app.mount("/v1", app_of(router))
+    return app
+
+
+def in_an_application_mounted_twice(router: ThrottledRouter) -> Starlette:
+    """Include it in an application in a mount of a mount."""
+    return Starlette(routes=[Mount("/v1", routes=[Mount("/v2", app_of(router))])])
+
+
+PLACES: dict[str, tuple[Callable[[ThrottledRouter], Starlette], str]] = {
+    "included": (included, "/items"),
+    "included with a prefix": (included_with_a_prefix, "/v1/items"),
+    "nested": (nested, "/v1/deep/items"),
+    "nested in a plain router": (nested_in_a_plain_router, "/v1/deep/items"),
+    "nested twice": (nested_twice, "/v1/v2/v3/items"),
+    "in a mounted application": (in_a_mounted_application, "/v1/items"),
+    "in an application mounted twice": (
+        in_an_application_mounted_twice,
+        "/v1/v2/items",
+    ),
+}
+
+
+@pytest.mark.parametrize(("put", "path"), PLACES.values(), ids=PLACES)
+async def test_a_route_is_limited_wherever_it_is_included(
+    put: Callable[[ThrottledRouter], Starlette], path: str, store: MemoryStore
+) -> None:
+    """No inclusion loses the limits, or the header fields that tell of them."""
+    router = ThrottledRouter(Limiter("1/h", store=store), prefix="/items")
+    router.add_api_route("", hello)
+
+    admitted, refused = await answers(put(router), f"GET {path}", f"GET {path}")
+
+    told = {
+        "RateLimit-Limit": "1",
+        "RateLimit-Remaining": "0",
+        "RateLimit-Reset": "3600",
+    }
+    assert (200, told) == (admitted.status_code, fields_of(admitted))
+    assert (429, {**told, "Retry-After": "3600"}) == (
+        refused.status_code,
+        fields_of(refused),
+    )
+
+
+@pytest.mark.parametrize("put", [place for place, _ in PLACES.values()], ids=PLACES)
+async def test_no_other_path_leads_around_the_limits(
+    put: Callable[[ThrottledRouter], Starlette],
+) -> None:
+    """One function that is served in two places has one bucket."""
+    limiter = Limiter("1/h")
+    router = ThrottledRouter(limiter, prefix="/items")
+    router.add_api_route("", hello)
+    again = ThrottledRouter(limiter)
+    again.add_api_route("/again", hello)
+    app = FastAPI()
+    app.include_router(again)
+    app.mount("/", put(router))
+    path = next(path for place, path in PLACES.values() if place is put)
+
+    assert [200, 429] == await statuses(app, f"GET {path}", "GET /again")
+
+
+async def test_a_router_included_twice_shares_its_counts() -> None:
+    """Going from /v1 to /v2 gives nobody a fresh quota."""
+    router = ThrottledRouter(Limiter("2/h"))
+    router.add_api_route("/items", hello)
+    app = FastAPI()
+    app.include_router(router, prefix="/v1")
+    app.include_router(router, prefix="/v2")
+
+    assert [200, 200, 429, 429] == await statuses(
+        app, "GET /v1/items", "GET /v2/items", "GET /v1/items", "GET /v2/items"
+    )
+
+
+async def test_a_function_on_two_limiters_has_two_buckets() -> None:
+    """A limiter is a world of its own."""
+    one, two = ThrottledRouter(Limiter("1/h")), ThrottledRouter(Limiter("1/h"))
+    one.add_api_route("/one", hello)
+    two.add_api_route("/two", hello)
+
+    assert [200, 200, 429, 429] == await statuses(
+        app_of(one, two), "GET /one", "GET /two", "GET /one", "GET /two"
+    )
+
+
+async def test_nested_routers_keep_their_own_limiters() -> None:
+    """A router within another is held to its own default, and so is the outer one."""
+    outer, inner = ThrottledRouter(Limiter("1/h")), ThrottledRouter(Limiter("2/h"))
+    inner.add_api_route("/inner", hello)
+    outer.add_api_route("/outer", hello)
+    outer.include_router(inner)
+
+    app = app_of(outer)
+
+    assert [200, 429] == await statuses(app, *["GET /outer"] * 2)
+    assert [200, 200, 429] == await statuses(app, *["GET /inner"] * 3)
+
+
+async def test_a_route_added_after_the_inclusion_is_limited_or_not_served() -> None:
+    """FastAPI before 0.137 copies routes, later ones do not; neither opens a hole."""
+    router = ThrottledRouter(Limiter("1/h"))
+    app = app_of(router)
+    router.add_api_route("/", hello)
+
+    assert await statuses(app, "GET /", "GET /") in ([404, 404], [200, 429])
+
+
+async def test_a_router_without_an_application_refuses_by_itself() -> None:
+    """A refusal needs no exception handler, so none that an application would have."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_route("/", hello)
+    assert [200] == await statuses(app_of(router), "GET /")
+
+    start, body = await sent(router, http_scope())
+
+    assert 429 == start["status"]
+    assert {
+        "type": "http.response.body",
+        "body": b'{"detail":"Rate limit exceeded"}',
+    } == body
+
+
+# --- paths and methods ----------------------------------------------------------------
+
+
+def test_a_path_that_an_earlier_route_captures_is_refused() -> None:
+    """It would never be served, nor its limits be kept; the error names both routes."""
+    router = ThrottledRouter(Limiter("1/h"), prefix="/items")
+    router.add_api_route("/{item}", hello)
+
+    with pytest.raises(RegistrationError) as caught:
+        router.add_api_route("/latest", other)
+
+    assert (
+        "other at '/items/latest': the earlier hello at '/items/{item}' captures it. "
+        "Declare other before hello"
+    ) == str(caught.value)
+
+
+def test_a_path_that_a_wider_path_captures_is_refused() -> None:
+    """A parameter that takes slashes captures deep paths."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_route("/{path:path}", hello)
+
+    with pytest.raises(RegistrationError, match="the earlier hello at"):
+        router.add_api_route("/a/b/c", other)
+
+
+BESIDE = {
+    "declared first": ("/latest", "GET", "/{item}", "GET"),
+    "of another method": ("/{item}", "GET", "/latest", "POST"),
+    "of another depth": ("/{item}", "GET", "/latest/one", "GET"),
+    "of another kind": ("/{item:int}", "GET", "/latest", "GET"),
+    "with a parameter itself": ("/{item}", "GET", "/{name}", "GET"),
+    "equal": ("/latest", "GET", "/latest", "GET"),
+}
+
+
+@pytest.mark.parametrize(
+    ("first", "first_method", "second", "second_method"), BESIDE.values(), ids=BESIDE
+)
+def test_a_path_that_nothing_captures_is_let_in(
+    first: str, first_method: str, second: str, second_method: str
+) -> None:
+    """Only a static path that can never be reached is an error."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_route(first, hello, methods=[first_method])
+    router.add_api_route(second, other, methods=[second_method])
+
+    assert 2 == len(router.routes)
+
+
+async def test_a_wrong_method_is_not_charged() -> None:
+    """A 405 says nothing about limits, and takes nothing."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_route("/", hello)
+
+    wrong, right = await answers(app_of(router), "POST /", "GET /")
+
+    assert (405, {}) == (wrong.status_code, fields_of(wrong))
+    assert (200, "0") == (right.status_code, right.headers["RateLimit-Remaining"])
+
+
+async def test_a_path_that_is_not_there_is_not_charged() -> None:
+    """A 404 of the application says nothing about limits, and takes nothing."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_route("/", hello)
+
+    wrong, right = await answers(app_of(router), "GET /missing", "GET /")
+
+    assert (404, {}) == (wrong.status_code, fields_of(wrong))
+    assert (200, "0") == (right.status_code, right.headers["RateLimit-Remaining"])
+
+
+async def test_the_methods_of_one_route_are_one_bucket() -> None:
+    """GET and HEAD of one handler are not two quotas."""
+    router = ThrottledRouter(Limiter("2/h"))
+    router.add_api_route("/", hello, methods=["GET", "HEAD"])
+
+    assert [200, 200, 429, 429] == await statuses(
+        app_of(router), "GET /", "HEAD /", "GET /", "HEAD /"
+    )
+
+
+async def test_routes_of_two_methods_with_handlers_of_their_own_are_two_buckets() -> (
+    None
+):
+    """Each handler has counts of its own, also on one path."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_route("/", hello, methods=["GET"])
+    router.add_api_route("/", other, methods=["POST"])
+
+    assert [200, 200, 429, 429] == await statuses(
+        app_of(router), "GET /", "POST /", "GET /", "POST /"
+    )
+
+
+async def test_clients_do_not_share_counts() -> None:
+    """Each address has the quota for itself."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_route("/", hello)
+    app = app_of(router)
+
+    assert [200, 429] == await statuses(app, "GET /", "GET /", client="192.0.2.1")
+    assert [200, 429] == await statuses(app, "GET /", "GET /", client="192.0.2.2")

@@ -79,7 +79,7 @@ async def test_no_dependency_runs_for_a_refused_request(
         async def dependency() -> None:
             ran.append(name)
 
-        return Depends(dependency)
+        return params.Depends(dependency)
 
     app = FastAPI(dependencies=[noting("app")])
     router = ThrottledRouter(

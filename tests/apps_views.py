@@ -1,0 +1,94 @@
+"""Applications made of views, and short ways to ask them."""
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from tests.clients import client_of
+from tests.clock import ManualClock
+from throttled_views import (
+    KeyFunc,
+    Limiter,
+    MemoryStore,
+    Throttle,
+    ThrottledRouter,
+    ThrottledView,
+    client_ip,
+)
+
+
+def limiter_of(
+    default: Throttle | None = None, *, key_func: KeyFunc = client_ip
+) -> Limiter:
+    """Make a limiter with counts of its own, at an instant that does not pass."""
+    return Limiter(default, store=MemoryStore(clock=ManualClock()), key_func=key_func)
+
+
+def app_of(
+    *views: type[ThrottledView], limiter: Limiter | None = None, prefix: str = "/v"
+) -> FastAPI:
+    """Serve *views* below *prefix*, since most views of the tests have no path."""
+    router = ThrottledRouter(limiter or limiter_of())
+    for view in views:
+        router.add_view(view)
+    app = FastAPI()
+    app.include_router(router, prefix=prefix)
+    return app
+
+
+async def answers(
+    app: FastAPI, *requests: str, headers: Mapping[str, str] | None = None
+) -> list[httpx.Response]:
+    """Send *requests*, such as ``GET /v``, one by one, as one client, a new one."""
+    async with client_of(app) as client:
+        return [
+            await client.request(*request.split(), headers=headers)
+            for request in requests
+        ]
+
+
+async def statuses(app: FastAPI, *requests: str) -> list[int]:
+    """Return the status codes of *requests*."""
+    return [answer.status_code for answer in await answers(app, *requests)]
+
+
+async def body(app: FastAPI, request: str = "GET /v") -> object:
+    """Return what *request* is answered, as JSON; it must be admitted."""
+    [answer] = await answers(app, request)
+    answer.raise_for_status()
+    value: object = answer.json()
+    return value
+
+
+async def admitted(app: FastAPI, request: str = "GET /v", *, of: int = 8) -> int:
+    """Return how many of equal requests are not refused."""
+    return sum(status != 429 for status in await statuses(app, *[request] * of))
+
+
+def operation(app: FastAPI, method: str = "get", path: str = "/v") -> dict[str, Any]:
+    """Return what the OpenAPI document of *app* says of a route."""
+    found: dict[str, Any] = app.openapi()["paths"][path][method]
+    return found
+
+
+def view_of(
+    *attributes: tuple[str, object], bases: tuple[type, ...] = (ThrottledView,)
+) -> Any:  # noqa: ANN401 - checkers cannot know it
+    """
+    Make a view from what would stand in the body of its class statement, in order.
+
+    For what type checkers refuse, as they should.
+
+    Args:
+        attributes: The names and values.
+        bases: The bases of the view.
+    """
+
+    def fill(body: dict[str, object]) -> None:
+        for name, value in [("__module__", __name__), *attributes]:
+            body[name] = value  # noqa: PERF403 - the namespace looks at each
+
+    return types.new_class("Made", bases, {}, fill)

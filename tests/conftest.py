@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.clock import ManualClock
 from throttled_views import MemoryStore
@@ -11,6 +12,17 @@ collect_ignore: list[str] = []
 if sys.version_info < (3, 12):
     # Its syntax does not compile here.
     collect_ignore.append("test_views_pep695.py")
+
+# The same examples in every run, however slow the machine is. To look for new ones, run
+# `pytest --hypothesis-profile search`.
+settings.register_profile(
+    "steady",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("search", max_examples=5_000, deadline=None)
+settings.load_profile("steady")
 
 
 @pytest.fixture(name="clock")

@@ -7,39 +7,27 @@ knows no more than the ASGI scope, and it records what it decided in the context
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from functools import partial
 
 from starlette.types import Scope
 
 from throttled_views.algorithms.bucket import Bucket, tell
-from throttled_views.headers import Answer, HeaderRenderer, Outcome, RawHeaders
-from throttled_views.keys import ScopeKey
-from throttled_views.outcome import SCOPE_KEY, outcome_of
+from throttled_views.headers import (
+    Answer,
+    HeaderRenderer,
+    Outcome,
+    RawHeaders,
+    merged,
+)
+from throttled_views.keys import scope_reader_of
+from throttled_views.outcome import Machinery, Quick, outcome_of
 from throttled_views.results import Charge, decision_of
-from throttled_views.stores.base import Store
-from throttled_views.stores.memory import MemoryStore
+from throttled_views.stores.memory import MemoryStore, Taken
 from throttled_views.throttled import Rule, Throttled
 
-__all__ = ["Machinery", "Plan"]
-
-
-class Machinery(Protocol):
-    """What a plan uses of its limiter."""
-
-    @property
-    def store(self) -> Store:
-        """Where the counts live."""
-        ...
-
-    @property
-    def renderer(self) -> HeaderRenderer:
-        """How decisions are shown."""
-        ...
-
-    enabled: bool
-    """Whether anything is limited at all."""
+__all__ = ["Plan"]
 
 
 class Plan:
@@ -47,18 +35,17 @@ class Plan:
     What each request to one handler is charged by one limiter.
 
     Attributes:
-        at_once: Decides as `decide` does, but without waiting, for a request of which
-            nothing was decided before. None where that is not possible: it takes one
-            limit, whose numbers are known beforehand, in memory, by a key that the
-            scope gives.
+        quick: Decides as `decide` does, but without waiting. None where that is not
+            possible: it takes one limit, whose numbers are known beforehand, in memory,
+            by a key that the scope gives.
     """
 
-    __slots__ = ("_machinery", "_throttleds", "at_once")
+    __slots__ = ("_machinery", "_throttleds", "quick")
 
     def __init__(self, machinery: Machinery, throttleds: Sequence[Throttled]) -> None:
         self._machinery = machinery
         self._throttleds = throttleds
-        self.at_once = self._quick_decision()
+        self.quick = self._quick()
 
     async def decide(self, scope: Scope) -> bool:
         """
@@ -88,80 +75,53 @@ class Plan:
             outcome.answers.append(answer)
         return any(result.limited for result in results)
 
-    def _quick_decision(self) -> Callable[[Scope], bool] | None:
-        """Return the function that `at_once` is."""
+    def _quick(self) -> Quick | None:
         rules = [rule for throttled in self._throttleds for rule in throttled.rules]
         store = self._machinery.store
-        if len(rules) != 1 or not isinstance(store, MemoryStore):
+        if len(rules) != 1 or type(store) is not MemoryStore:  # no subclass: it may differ
             return None
         rule = rules[0]
-        bucket, cost, key_func = rule.bucket, rule.limit.cost, rule.key_func
-        if bucket is None or not bucket.scale:
+        bucket, cost = rule.bucket, rule.limit.cost
+        principal_of = scope_reader_of(rule.key_func)
+        if bucket is None or not bucket.scale or callable(cost) or principal_of is None:
             return None
-        if callable(cost) or not isinstance(key_func, ScopeKey):
-            return None
-        machinery, throttled = self._machinery, self._throttleds[0]
-        take_one = store.taker(bucket, cost)
-        head, tail, principal_of = rule.head, rule.tail, key_func.encoded_from_scope
-        quick = _Quick(machinery, throttled, rule, bucket, cost)
-
-        def decide_at_once(scope: Scope) -> bool:
-            if not machinery.enabled:
-                return False
-            key = f"{head}{principal_of(scope)}{tail}"
-            taken = take_one(key)
-            scope[SCOPE_KEY] = quick, key, taken
-            return taken[0]
-
-        return decide_at_once
-
-
-class _Quick:
-    """Makes of what `decide_at_once` found whatever somebody asks for."""
-
-    __slots__ = (
-        "_bucket",
-        "_cost",
-        "_renderer",
-        "_rule",
-        "_second",
-        "_store",
-        "_throttled",
-    )
-
-    def __init__(
-        self,
-        machinery: Machinery,
-        throttled: Throttled,
-        rule: Rule,
-        bucket: Bucket,
-        cost: int,
-    ) -> None:
-        self._renderer = machinery.renderer
-        self._store = machinery.store
-        self._throttled = throttled
-        self._rule = rule
-        self._bucket = bucket
-        self._cost = cost
-        self._second = bucket.scale * 1_000_000  # in ticks
-
-    def raw_headers(self, taken: tuple[bool, int, int]) -> RawHeaders:
-        """Return what rendering the decision would, from ticks to seconds directly."""
-        limited, empty_at, now_us = taken
-        bucket, second = self._bucket, self._second
-        level = now_us * bucket.scale - empty_at
-        return self._renderer.fields(
-            bucket.capacity,
-            level // bucket.token,
-            -((level - bucket.full) // second),
-            -((level - self._cost * bucket.token) // second) if limited else None,
+        return Quick(
+            self._machinery,
+            store.taker(rule.head, principal_of, rule.tail, bucket, cost),
+            partial(self._outcome, rule, bucket, cost),
+            _merger(self._machinery.renderer, bucket, cost),
         )
 
-    def outcome(self, key: str, taken: tuple[bool, int, int]) -> Outcome:
-        """Return the outcome that would have been made at once."""
-        decision = tell(*taken, self._bucket, self._cost)
-        result = self._rule.result(key, decision)
+    def _outcome(self, rule: Rule, bucket: Bucket, cost: int, taken: Taken) -> Outcome:
+        limited, empty_at, now_us, key = taken
+        decision = tell(limited, empty_at, now_us, bucket, cost)
+        result = rule.result(key, decision)
         outcome = Outcome()
-        outcome.answers.append(Answer(result, decision, self._renderer))
-        outcome.decided += [self._throttled, (self._store, key)]
+        outcome.answers.append(Answer(result, decision, self._machinery.renderer))
+        outcome.decided += [self._throttleds[0], (self._machinery.store, key)]
         return outcome
+
+
+def _merger(
+    renderer: HeaderRenderer, bucket: Bucket, cost: int
+) -> Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders]:
+    """Return what merges header fields with those of a decision, from ticks directly."""
+    scale, token, full = bucket.scale, bucket.token, bucket.full
+    second, price = scale * 1_000_000, cost * token
+    fields, names = renderer.of_limit(bucket.capacity), renderer.names
+
+    def merge(headers: Iterable[tuple[bytes, bytes]], taken: Taken) -> RawHeaders:
+        limited, empty_at, now_us, _ = taken
+        level = now_us * scale - empty_at
+        ours = fields(
+            level // token,
+            -((level - full) // second),
+            -((level - price) // second) if limited else None,
+        )
+        both = [*headers]
+        if names.isdisjoint(dict(both)):
+            both += ours
+            return both
+        return merged(both, ours)
+
+    return merge

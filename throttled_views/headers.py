@@ -7,7 +7,7 @@ There is one renderer, `HeaderRenderer`; the success and the 429 path share it, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType
@@ -69,7 +69,7 @@ LEGACY_HEADERS = RateLimitHeaderPolicy(
 class HeaderRenderer:
     """Writes decisions as header fields; made once for a policy."""
 
-    __slots__ = ("_limit", "_remaining", "_reset", "_retry_after", "policy")
+    __slots__ = ("_limit", "_remaining", "_reset", "_retry_after", "names", "policy")
 
     def __init__(self, policy: RateLimitHeaderPolicy | None) -> None:
         self.policy = policy
@@ -78,6 +78,9 @@ class HeaderRenderer:
         self._remaining = shown.remaining.lower().encode()
         self._reset = shown.reset.lower().encode()
         self._retry_after = shown.retry_after.lower().encode()
+        self.names = frozenset(
+            (self._limit, self._remaining, self._reset, self._retry_after)
+        )
 
     def render(self, decision: Decision) -> RawHeaders:
         """Return the fields that tell *decision*, names in lower case."""
@@ -85,22 +88,31 @@ class HeaderRenderer:
         if decision.limited and decision.retry_us is not None:
             wait_s = -(-decision.retry_us // _US_PER_S)
         reset_s = -(-decision.reset_us // _US_PER_S)
-        return self.fields(decision.limit, decision.remaining, reset_s, wait_s)
+        return self.of_limit(decision.limit)(decision.remaining, reset_s, wait_s)
 
-    def fields(
-        self, limit: int, remaining: int, reset_s: int, wait_s: int | None
-    ) -> RawHeaders:
-        """Return the fields for these numbers; *wait_s* is None without a refusal."""
-        raw: RawHeaders = []
-        if self.policy is not None:
-            raw = [
-                (self._limit, b"%d" % limit),
-                (self._remaining, b"%d" % remaining),
-                (self._reset, b"%d" % reset_s),
+    def of_limit(self, limit: int) -> Callable[[int, int, int | None], RawHeaders]:
+        """
+        Return a function that renders what changes, for a limit that is known.
+
+        It takes the requests left, the seconds until all are back, and the seconds to
+        wait, which are None where nothing is refused or nothing helps.
+        """
+        remaining_name, reset_name = self._remaining, self._reset
+        limit_field, silent = (self._limit, b"%d" % limit), self.policy is None
+
+        def fields(remaining: int, reset_s: int, wait_s: int | None) -> RawHeaders:
+            raw: RawHeaders = [
+                limit_field,
+                (remaining_name, b"%d" % remaining),
+                (reset_name, b"%d" % reset_s),
             ]
-        if wait_s is not None:
-            raw.append((self._retry_after, b"%d" % (wait_s or 1)))
-        return raw
+            if silent:
+                raw.clear()
+            if wait_s is not None:
+                raw.append((self._retry_after, b"%d" % (wait_s or 1)))
+            return raw
+
+        return fields
 
     def display(self, raw: RawHeaders) -> Mapping[str, str]:
         """Return *raw* with the names as the policy spells them."""
@@ -212,6 +224,9 @@ def merged(headers: Iterable[tuple[bytes, bytes]], ours: RawHeaders) -> RawHeade
     is never extended: it belongs to a response object that may be sent again.
     """
     both = [*headers]
-    names = [name for name, _ in both]  # in lower case, as ASGI has them
-    both += [field for field in ours if field[0] not in names]
+    present = dict(both)  # names are in lower case, as ASGI has them
+    for field in ours:
+        if field[0] in present:
+            return both + [field for field in ours if field[0] not in present]
+    both += ours
     return both

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from starlette.requests import HTTPConnection, Request
@@ -79,15 +79,6 @@ def encoded_principal(principal: str) -> str:
     if len(raw) > _LONGEST_PRINCIPAL:
         return _DIGEST_MARK + blake2b(raw, digest_size=_DIGEST_BYTES).hexdigest()
     return encoded(principal)
-
-
-@runtime_checkable
-class ScopeKey(Protocol):
-    """A key function that needs no more than the ASGI scope."""
-
-    def encoded_from_scope(self, scope: Scope, /) -> str:
-        """Return the principal of the connection, as it stands in keys."""
-        ...
 
 
 class ClientIP:
@@ -178,6 +169,17 @@ class _Everyone:
 
 everyone = _Everyone()
 """Key function: one bucket for all clients together."""
+
+
+def scope_reader_of(key_func: object) -> Callable[[Scope], str] | None:
+    """
+    Return what reads an encoded principal straight from a scope.
+
+    None if *key_func* is not one of ours: a subclass may have another idea of the key.
+    """
+    if type(key_func) is ClientIP or type(key_func) is _Everyone:
+        return key_func.encoded_from_scope
+    return None
 
 
 def early_parameter(

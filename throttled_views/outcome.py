@@ -7,8 +7,9 @@ files and error responses alike, and stay when a handler of the user renders the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Annotated, NoReturn, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
+from typing import Annotated, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from fastapi import Depends, HTTPException
 from fastapi.exception_handlers import http_exception_handler
@@ -18,7 +19,15 @@ from starlette.routing import request_response
 from starlette.types import Message, Receive, Scope, Send
 
 from throttled_views.errors import LimitedError
-from throttled_views.headers import Outcome, RateLimitContext, RawHeaders, merged
+from throttled_views.headers import (
+    HeaderRenderer,
+    Outcome,
+    RateLimitContext,
+    RawHeaders,
+    merged,
+)
+from throttled_views.stores.base import Store
+from throttled_views.stores.memory import Taken
 
 __all__ = [
     "CurrentRateLimit",
@@ -77,19 +86,41 @@ async def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Resp
     )
 
 
-class _Quick(Protocol):
-    """Makes what somebody asks for, of an outcome that was decided at once."""
+class Machinery(Protocol):
+    """What deciding needs of a limiter."""
 
-    def outcome(self, key: str, taken: tuple[bool, int, int], /) -> Outcome:
-        """Return the outcome that was not made at once."""
+    @property
+    def store(self) -> Store:
+        """Where the counts live."""
         ...
 
-    def raw_headers(self, taken: tuple[bool, int, int], /) -> RawHeaders:
-        """Return the header fields of that outcome, without making it."""
+    @property
+    def renderer(self) -> HeaderRenderer:
+        """How decisions are shown."""
         ...
 
+    enabled: bool
+    """Whether anything is limited at all."""
 
-_Recorded: TypeAlias = Outcome | tuple[_Quick, str, tuple[bool, int, int]] | None
+
+class Quick(NamedTuple):
+    """
+    Decides at once, and makes of that what somebody asks for.
+
+    Attributes:
+        machinery: What it uses of its limiter.
+        take: Decides, and charges.
+        outcome: Makes the outcome of a decision.
+        merged: Merges header fields with those of that outcome, without making it.
+    """
+
+    machinery: Machinery
+    take: Callable[[Scope], Taken]
+    outcome: Callable[[Taken], Outcome]
+    merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders]
+
+
+_Recorded: TypeAlias = Outcome | tuple[Quick, Taken] | None
 """What a scope holds: an outcome, or all that it takes to make one."""
 
 
@@ -99,8 +130,8 @@ def outcome_of(scope: Scope) -> Outcome:
     if recorded is None:
         recorded = Outcome()
     elif isinstance(recorded, tuple):
-        quick, key, taken = recorded
-        recorded = quick.outcome(key, taken)
+        quick, taken = recorded
+        recorded = quick.outcome(taken)
     scope[SCOPE_KEY] = recorded
     return recorded
 
@@ -110,14 +141,13 @@ def context_of(scope: Scope) -> RateLimitContext:
     return RateLimitContext(outcome_of(scope))
 
 
-def _raw_headers_of(scope: Scope) -> RawHeaders:
+def _merged(headers: Iterable[tuple[bytes, bytes]], scope: Scope) -> RawHeaders:
+    """Return *headers* and those that tell the outcome, as a new list."""
     recorded: _Recorded = scope.get(SCOPE_KEY)
-    if recorded is None:  # the limiter is not enabled
-        return []
     if isinstance(recorded, tuple):
-        quick, _, taken = recorded
-        return quick.raw_headers(taken)
-    return recorded.raw_headers()
+        quick, taken = recorded
+        return quick.merged(headers, taken)
+    return merged(headers, [] if recorded is None else recorded.raw_headers())
 
 
 async def _current_rate_limit(connection: HTTPConnection) -> RateLimitContext:
@@ -133,17 +163,13 @@ handler runs. Its `result` raises `NoRateLimitError` if no limit applied.
 """
 
 
-def with_headers(send: Send, scope: Scope) -> Send:
-    """Return *send* such that the response starts with the fields of the outcome."""
-
-    # Not a coroutine function: one would cost a coroutine more for each message.
-    def send_with_headers(message: Message) -> Awaitable[None]:
-        if message["type"] == "http.response.start":
-            headers = merged(message.get("headers", ()), _raw_headers_of(scope))
-            message = {**message, "headers": headers}
-        return send(message)
-
-    return send_with_headers
+# Not a coroutine function: one would cost a coroutine more for each message.
+def send_with_headers(send: Send, scope: Scope, message: Message) -> Awaitable[None]:
+    """Send *message*; if a response starts with it, with the fields of the outcome."""
+    if message["type"] == "http.response.start":
+        message = dict(message)  # it may be a constant of the application
+        message["headers"] = _merged(message.get("headers", ()), scope)
+    return send(message)
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,12 +180,12 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     be asked, its response is sent without asking: the same bytes for a third of the time.
     """
     if _only_fastapi_answers(scope):
-        headers = _raw_headers_of(scope) + _BODY_HEADERS
-        await send({**_REFUSAL, "headers": headers})
+        await send({**_REFUSAL, "headers": _merged((), scope) + _BODY_HEADERS})
         await send({"type": "http.response.body", "body": _BODY})
         return
     raise_it = _raiser(RateLimitExceededError(context_of(scope)))
-    await request_response(raise_it)(scope, receive, with_headers(send, scope))
+    telling = partial(send_with_headers, send, scope)
+    await request_response(raise_it)(scope, receive, telling)
 
 
 def _only_fastapi_answers(scope: Scope) -> bool:

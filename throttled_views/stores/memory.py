@@ -21,6 +21,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar
 
 from throttled_views.algorithms.bucket import (
     Bucket,
@@ -51,6 +52,17 @@ _NUMBER_MASK = (1 << _NUMBER_BITS) - 1
 _LOOKS_PER_NEW_KEY = 2  # entries looked at, in search of full ones
 _LOOKS_PER_SHARD = 2  # what opening a shard costs, counted in entries
 _SHARDS_TRIED = 4  # before an exhausted entry is evicted
+
+
+_SubjectT = TypeVar("_SubjectT")
+
+Taken: TypeAlias = tuple[bool, int, int, str]
+"""
+What a decision found: all that it takes to tell where a key stands.
+
+Whether it is refused, the instant at which its bucket was empty, in ticks, the time of the
+decision in microseconds, and the key.
+"""
 
 
 def _in_nanoseconds(clock: Clock) -> Clock:
@@ -258,24 +270,37 @@ class MemoryStore:
     async def aclose(self) -> None:
         """Do nothing: this store opened nothing."""
 
-    def taker(self, bucket: Bucket, cost: int) -> Callable[[str], tuple[bool, int, int]]:
+    def taker(
+        self,
+        head: str,
+        principal_of: Callable[[_SubjectT], str],
+        tail: str,
+        bucket: Bucket,
+        cost: int,
+    ) -> Callable[[_SubjectT], Taken]:
         """
-        Return a function that charges *cost* to a key, as `acquire` does.
+        Return a function that charges *cost* to one key, as `acquire` does.
 
         It is the path of nearly every request. So it builds nothing that nobody may ask
         for, and does by hand what `settle` and `take` do for a key that is known and was
         written for the same bucket. The tests hold it to them.
 
+        Args:
+            head: What the key begins with.
+            principal_of: Tells what comes next, of the subject of a decision.
+            tail: What the key ends with.
+            bucket: What the key is held to.
+            cost: Tokens to take.
+
         Returns:
-            A function of a key that tells what `tell` takes: whether the request is
-            refused, the instant at which the bucket was empty, in ticks, and the time of
-            the decision in microseconds.
+            A function of a subject.
         """
         now_ns, lock = self._now_ns, self._lock
         shards, count = self._shards, len(self._shards)
-        scale, full, taken = bucket.scale, bucket.full, cost * bucket.token
+        scale, full, price = bucket.scale, bucket.full, cost * bucket.token
 
-        def take_one(key: str) -> tuple[bool, int, int]:
+        def take_one(subject: _SubjectT) -> Taken:
+            key = f"{head}{principal_of(subject)}{tail}"
             with lock:
                 now_us = now_ns() // _NS_PER_US
                 shard = shards[hash(key) % count]
@@ -287,16 +312,16 @@ class MemoryStore:
                     if shard.buckets[number] is bucket and stored <= now:
                         oldest = now - full
                         empty_at = stored if stored > oldest else oldest  # noqa: FURB136 - max() is a call
-                        if empty_at + taken > now:
-                            return True, empty_at, now_us
-                        empty_at += taken
+                        if empty_at + price > now:
+                            return True, empty_at, now_us, key
+                        empty_at += price
                         shard.entries[key] = empty_at << _NUMBER_BITS | number
-                        return False, empty_at, now_us
-                stored_or_none = shard.read(key, now_us, bucket)
-                limited, empty_at = take(stored_or_none, now_us, bucket, cost)
+                        return False, empty_at, now_us, key
+                known = shard.read(key, now_us, bucket)
+                limited, empty_at = take(known, now_us, bucket, cost)
                 if not limited:
                     self._write(shard, key, empty_at, now_us, bucket)
-                return limited, empty_at, now_us
+                return limited, empty_at, now_us, key
 
         return take_one
 

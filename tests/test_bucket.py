@@ -186,7 +186,7 @@ def requests(
     if steps_back:
         gaps |= st.integers(-DAY_US, -1) | st.integers(-10, -1)
     costs = st.integers(0, 2) | st.integers(0, quota.burst + 1) | st.just(quota.burst)
-    return draw(st.lists(st.builds(Request, gaps, costs), min_size=1, max_size=30))
+    return draw(st.lists(st.builds(Request, gaps, costs), min_size=8, max_size=30))
 
 
 @given(st.data(), quotas())
@@ -335,7 +335,7 @@ held = quotas() | st.just(Quota.per_second(0)) | st.just(Quota(5, timedelta(seco
             st.integers(0, 3) | st.integers(0, 10**6),
             st.shared(held, key="first") | held,
         ),
-        min_size=2,
+        min_size=5,
         max_size=20,
     )
 )

@@ -1,5 +1,6 @@
 """Applications in this process: requests to them, and what they send."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -93,13 +94,20 @@ def websocket_scope(
 
 
 async def sent(app: App, scope: Scope, *incoming: Message) -> list[Message]:
-    """Serve *scope*, let the client say *incoming*; return what *app* said."""
+    """
+    Serve *scope*, let the client say *incoming*; return what *app* said.
+
+    After that an HTTP client stays, and that of a WebSocket leaves.
+    """
     waiting = [*incoming]
     outgoing: list[Message] = []
 
     async def receive() -> Message:
-        kind = "http" if scope["type"] == "http" else "websocket"
-        return waiting.pop(0) if waiting else {"type": f"{kind}.disconnect"}
+        if waiting:
+            return waiting.pop(0)
+        if scope["type"] == "http":
+            await asyncio.Event().wait()
+        return {"type": "websocket.disconnect"}
 
     async def send(message: Message) -> None:
         outgoing.append(message)

@@ -36,7 +36,12 @@ async def answers(  # noqa: PLR0913 - each is a part of a request
     raising: bool = True,
     follow_redirects: bool = False,
 ) -> list[httpx.Response]:
-    """Send *requests*, each as in "GET /items", one by one; return the answers."""
+    """
+    Send *requests*, each as in "GET /items", one by one; return the answers.
+
+    The *content* of each, if there is any, is said to be JSON.
+    """
+    json = {} if content is None else {"Content-Type": "application/json"}
     transport = httpx.ASGITransport(
         app=app, client=(client, 50_000), raise_app_exceptions=raising
     )
@@ -49,7 +54,9 @@ async def answers(  # noqa: PLR0913 - each is a part of a request
         for request in requests:
             method, _, path = request.partition(" ")
             received.append(
-                await connection.request(method, path, headers=headers, content=content)
+                await connection.request(
+                    method, path, headers={**json, **(headers or {})}, content=content
+                )
             )
     return received
 

@@ -1,8 +1,9 @@
 """Applications made of views, and short ways to ask them."""
 
 import types
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import httpx
 from fastapi import FastAPI
@@ -18,6 +19,18 @@ from throttled_views import (
     ThrottledView,
     client_ip,
 )
+
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
+
+
+def wrapped(handler: HandlerT) -> HandlerT:
+    """Decorate a handler in a module that does not know the names of its own."""
+
+    @wraps(handler)
+    async def wrapper(*args: object, **kwargs: object) -> object:
+        return await handler(*args, **kwargs)
+
+    return cast("HandlerT", wrapper)
 
 
 def limiter_of(

@@ -1,19 +1,16 @@
 """Applications made of views, and short ways to ask them."""
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-import httpx
 from fastapi import FastAPI
 
-from tests.clients import client_of
-from tests.clock import ManualClock
+from tests.asgi import answers, frozen_store, statuses
 from throttled_views import (
     KeyFunc,
     Limiter,
-    MemoryStore,
     Throttle,
     ThrottledRouter,
     ThrottledView,
@@ -37,7 +34,7 @@ def limiter_of(
     default: Throttle | None = None, *, key_func: KeyFunc = client_ip
 ) -> Limiter:
     """Make a limiter with counts of its own, at an instant that does not pass."""
-    return Limiter(default, store=MemoryStore(clock=ManualClock()), key_func=key_func)
+    return Limiter(default, store=frozen_store(), key_func=key_func)
 
 
 def app_of(
@@ -50,22 +47,6 @@ def app_of(
     app = FastAPI()
     app.include_router(router, prefix=prefix)
     return app
-
-
-async def answers(
-    app: FastAPI, *requests: str, headers: Mapping[str, str] | None = None
-) -> list[httpx.Response]:
-    """Send *requests*, such as ``GET /v``, one by one, as one client, a new one."""
-    async with client_of(app) as client:
-        return [
-            await client.request(*request.split(), headers=headers)
-            for request in requests
-        ]
-
-
-async def statuses(app: FastAPI, *requests: str) -> list[int]:
-    """Return the status codes of *requests*."""
-    return [answer.status_code for answer in await answers(app, *requests)]
 
 
 async def body(app: FastAPI, request: str = "GET /v") -> object:

@@ -7,15 +7,8 @@ import pytest
 from fastapi import Query
 from pydantic import BaseModel
 
-from tests.apps_views import (
-    admitted,
-    app_of,
-    body,
-    limiter_of,
-    operation,
-    statuses,
-    view_of,
-)
+from tests.apps_views import admitted, app_of, body, limiter_of, operation, view_of
+from tests.asgi import statuses
 from throttled_views import (
     Algorithm,
     Quota,

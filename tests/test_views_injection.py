@@ -24,7 +24,8 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
-from tests.apps_views import answers, app_of, body, operation, statuses
+from tests.apps_views import app_of, body, operation
+from tests.asgi import answers, statuses
 from throttled_views import ThrottledView, limit, route
 
 

@@ -19,7 +19,8 @@ import pytest
 from fastapi import Body, Depends, Query
 from pydantic import BaseModel
 
-from tests.apps_views import answers, app_of, body, operation, statuses
+from tests.apps_views import app_of, body, operation
+from tests.asgi import answers, statuses
 from tests.clients import client_of
 from throttled_views import ThrottledView, ViewDefinitionError, limit, route
 

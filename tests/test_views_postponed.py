@@ -8,7 +8,8 @@ from fastapi import APIRouter, FastAPI
 from pydantic.errors import PydanticUserError
 
 from tests import postponed_views
-from tests.apps_views import answers, app_of
+from tests.apps_views import app_of
+from tests.asgi import answers
 from tests.clients import client_of
 
 AGENT = {"User-Agent": "test"}

@@ -11,7 +11,8 @@ from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from tests.apps_views import answers, app_of, limiter_of, operation
+from tests.apps_views import app_of, limiter_of, operation
+from tests.asgi import answers
 from throttled_views import RegistrationError, ThrottledView, limit, route
 
 OLD = tuple(map(int, fastapi.__version__.split(".")[:2])) < (0, 134)

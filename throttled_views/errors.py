@@ -46,6 +46,15 @@ class SourceText(str):
     __slots__ = ()
 
 
+def shown(given: object) -> str:
+    """Return *given* as messages show it: of a length that can be read."""
+    try:
+        text = str(given) if isinstance(given, SourceText) else repr(given)
+    except ValueError:  # an int of more digits than Python writes
+        text = f"<a {type(given).__name__} too long to show>"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
 class InvalidQuotaError(ConfigurationError, ValueError):
     """
     The text or the numbers given do not make a quota.
@@ -58,11 +67,8 @@ class InvalidQuotaError(ConfigurationError, ValueError):
     def __init__(self, given: object, reason: str) -> None:
         self.given = given
         self.reason = reason
-        shown = str(given) if isinstance(given, SourceText) else repr(given)
-        if len(shown) > _LONGEST_SHOWN:
-            shown = f"{shown[:_LONGEST_SHOWN]}…"
         super().__init__(
-            f"{shown} is not a quota: {reason}. "
+            f"{shown(given)} is not a quota: {reason}. "
             "Write '<limit>/<period>', for example '100/m', '5 per 10 minutes' or "
             "'10/s burst 20'"
         )

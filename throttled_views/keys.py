@@ -36,7 +36,8 @@ _LONGEST_PRINCIPAL = 64  # bytes of UTF-8
 _DIGEST_BYTES = 16  # 128 bits
 _DIGEST_MARK = "#"  # never left as it is by percent-encoding, so no text imitates it
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052, section 2.1
-_IPV4_BITS = 0xFFFFFFFF
+_IPV4_MASK = 0xFFFFFFFF
+_IPV6_BITS = 128
 
 
 class KeyParts(NamedTuple):
@@ -72,13 +73,21 @@ def encoded(text: str) -> str:
     return quote(text, safe="", errors="surrogatepass")
 
 
-@lru_cache(maxsize=4096)
 def encoded_principal(principal: str) -> str:
     """Return *principal* as it stands in keys."""
+    if len(principal) > _LONGEST_PRINCIPAL:  # not to be held by a cache
+        return _encoded_or_digested(principal)
+    return _encoded_short(principal)
+
+
+def _encoded_or_digested(principal: str) -> str:
     raw = principal.encode("utf-8", "surrogatepass")
     if len(raw) > _LONGEST_PRINCIPAL:
         return _DIGEST_MARK + blake2b(raw, digest_size=_DIGEST_BYTES).hexdigest()
     return encoded(principal)
+
+
+_encoded_short = lru_cache(maxsize=4096)(_encoded_or_digested)
 
 
 class ClientIP:
@@ -99,7 +108,7 @@ class ClientIP:
     """
 
     def __init__(self, *, ipv6_prefix: int = 64) -> None:
-        if not 1 <= ipv6_prefix <= 128:  # noqa: PLR2004 - the bits of an address
+        if type(ipv6_prefix) is not int or not 1 <= ipv6_prefix <= _IPV6_BITS:
             msg = f"ipv6_prefix={ipv6_prefix!r} is not between 1 and 128. Write 64"
             raise ConfigurationError(msg)
         self.ipv6_prefix = ipv6_prefix
@@ -118,7 +127,12 @@ class ClientIP:
     def encoded_from_scope(self, scope: Scope, /) -> str:
         """Return the principal of the connection, as it stands in keys."""
         client = scope.get("client")
-        return self._unknown() if client is None else self._encoded_of(client[0])
+        if client is None:
+            return self._unknown()
+        host = client[0]
+        if len(host) > _LONGEST_PRINCIPAL:  # no address; not to be held by a cache
+            return self._encoded(host)
+        return self._encoded_of(host)
 
     def _encoded(self, host: str) -> str:
         return encoded_principal(self._principal(host))
@@ -133,7 +147,7 @@ class ClientIP:
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)
         if address in _NAT64:
-            return str(ipaddress.IPv4Address(int(address) & _IPV4_BITS))
+            return str(ipaddress.IPv4Address(int(address) & _IPV4_MASK))
         network = ipaddress.IPv6Network((address, self.ipv6_prefix), strict=False)
         return str(network)
 

@@ -6,14 +6,12 @@ A quota is a value. It knows no clock, no client and no store.
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from throttled_views.errors import InvalidQuotaError, SourceText
+from throttled_views.errors import InvalidQuotaError, SourceText, shown
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -25,7 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _MOST_UNITS = 10**12
 _LONGEST = timedelta(days=36_525)  # 100 years
 _LONGEST_US = _LONGEST // _MICROSECOND
-_MOST_DIGITS = 15  # enough to reach the bounds above and to say so
+_MOST_DIGITS = 16  # enough to reach the bounds above and to say so
 
 # Largest first: `str(quota)` uses the first unit that divides the period.
 _UNITS_US = {
@@ -77,49 +75,75 @@ class Algorithm(StrEnum):
     SLIDING_LOG = "sliding_log"
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class Quota:
     """
     How many requests a key may make, and how quickly they come back.
 
-    Attributes:
-        limit: Requests that come back, evenly, in one *period*; 0 refuses everything.
-        period: Time in which *limit* requests come back, to the microsecond.
-        burst: Requests a fresh key can make at once: the capacity. *limit*, unless
-            given.
+    A value: it cannot be changed, and equals any other of the same numbers.
 
     Args:
-        period: A timedelta, or a number of seconds.
+        limit: Requests that come back, evenly, in one *period*; 0 refuses everything.
+        period: A timedelta, or a number of seconds; to the microsecond.
+        burst: Requests a fresh key can make at once; *limit*, unless given.
 
     Raises:
         InvalidQuotaError: A number is negative, not a number, or out of bounds (10¹²
             requests, 100 years until a spent quota is whole again).
     """
 
-    limit: int
-    period: timedelta
-    burst: int
+    # Not a dataclass: pydantic-settings would want JSON for one, and not its text.
+    __slots__ = ("_burst", "_limit", "_period")
 
     def __init__(
         self, limit: int, period: timedelta | float, *, burst: int | None = None
     ) -> None:
         given = SourceText(
-            f"Quota({limit!r}, {period!r})"
-            if burst is None
-            else f"Quota({limit!r}, {period!r}, burst={burst!r})"
+            f"Quota({shown(limit)}, {shown(period)}"
+            + (")" if burst is None else f", burst={shown(burst)})")
         )
-        set_field = object.__setattr__
-        set_field(self, "limit", _checked_count(given, "limit", limit))
-        set_field(self, "period", _checked_period(given, period))
+        self._limit = _checked_count(given, "limit", limit)
+        self._period = _checked_period(given, period)
         if burst is None:
             burst = limit
         elif _checked_count(given, "burst", burst) < 1 and limit > 0:
             raise InvalidQuotaError(given, "a burst below 1 admits nothing")
         elif burst > 0 and limit == 0:
             raise InvalidQuotaError(given, "a limit of 0 never refills a burst")
-        set_field(self, "burst", burst)
+        self._burst = burst
         if burst * self.period_us > limit * _LONGEST_US:
             raise InvalidQuotaError(given, "it takes over 100 years to refill")
+
+    @property
+    def limit(self) -> int:
+        """Requests that come back in one period."""
+        return self._limit
+
+    @property
+    def period(self) -> timedelta:
+        """Time in which *limit* requests come back."""
+        return self._period
+
+    @property
+    def burst(self) -> int:
+        """Requests a fresh key can make at once: the capacity."""
+        return self._burst
+
+    def _numbers(self) -> tuple[int, timedelta, int]:
+        return self._limit, self._period, self._burst
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether *other* is a quota of the same numbers."""
+        if not isinstance(other, Quota):
+            return NotImplemented
+        return self._numbers() == other._numbers()
+
+    def __hash__(self) -> int:
+        """Return a hash of the numbers."""
+        return hash(self._numbers())
+
+    def __repr__(self) -> str:
+        """Return the call that makes it."""
+        return f"Quota({self._limit}, {self._period!r}, burst={self._burst})"
 
     @classmethod
     def per_second(cls, limit: int, *, burst: int | None = None) -> Self:
@@ -166,7 +190,7 @@ class Quota:
         if (found := _TEXT.fullmatch(text)) is None:
             raise InvalidQuotaError(text, "it is not of the form '<limit>/<period>'")
         if (unit := _SPELLINGS.get(found["unit"].lower())) is None:
-            raise InvalidQuotaError(text, f"the unit {found['unit']!r} is unknown")
+            raise InvalidQuotaError(text, f"the unit {shown(found['unit'])} is unknown")
         numbers = [found["limit"], found["count"] or "1", found["burst"] or "0"]
         if any(len(digits) > _MOST_DIGITS for digits in numbers):
             raise InvalidQuotaError(text, f"a number has over {_MOST_DIGITS} digits")
@@ -243,7 +267,7 @@ def _checked_period(given: str, period: object) -> timedelta:
     if isinstance(period, bool) or not isinstance(period, (timedelta, int, float)):
         raise InvalidQuotaError(given, "the period is not a timedelta or seconds")
     if not isinstance(period, timedelta):
-        if math.isnan(period):
+        if period != period:  # noqa: PLR0124 - only NaN differs from itself
             raise InvalidQuotaError(given, "the period is not a number")
         try:
             period = timedelta(seconds=period)

@@ -152,13 +152,14 @@ def rebase(empty_at: int, now_us: int, old: Bucket, new: Bucket) -> int:
     """
     Carry a key over to a bucket of another rate.
 
-    The whole tokens it holds stay, up to the new capacity; a part of a token, which
-    was worth another time, is dropped.
+    What it holds stays, up to the new capacity: no change of quota gives anything. At
+    another rate a part of a token, which was worth another time, is dropped.
 
     Returns:
         The settled instant in ticks of *new*.
     """
+    settled = settle(empty_at, now_us, old)
     if old.scale == new.scale and old.token == new.token:
-        return settle(empty_at, now_us, new)
-    level = (now_us * old.scale - settle(empty_at, now_us, old)) // old.token
+        return settle(settled, now_us, new)
+    level = (now_us * old.scale - settled) // old.token
     return settle(now_us * new.scale - level * new.token, now_us, new)

@@ -101,6 +101,15 @@ class _Shard:
         """Store the instant of *key*, in ticks of *bucket*."""
         self.entries[key] = self._packed(empty_at, bucket)
 
+    def refund(self, charge: Charge, now_us: int) -> None:
+        """Give *charge* back, in tokens of the bucket that the key is held to by now."""
+        if (value := self.entries.get(charge.key)) is not None:
+            bucket = self.buckets[value & _NUMBER_MASK]
+            empty_at = settle(value >> _NUMBER_BITS, now_us, bucket)
+            self.write(
+                charge.key, refund(empty_at, now_us, bucket, charge.cost), bucket
+            )
+
     def _packed(self, empty_at: int, bucket: Bucket) -> int:
         try:
             number = self.buckets.index(bucket)
@@ -130,13 +139,13 @@ class _Shard:
             if item[1] >> _NUMBER_BITS > oldest[item[1] & _NUMBER_MASK]
         ]
 
-    def by_fullness(self, now_us: int) -> list[tuple[int, bool, str]]:
-        """Return (level, has a token, key) of all entries, the fullest first."""
-        found: list[tuple[int, bool, str]] = []
+    def by_fullness(self, now_us: int) -> list[tuple[bool, int, str]]:
+        """Return (has a token, level, key) of all entries, the first to go first."""
+        found: list[tuple[bool, int, str]] = []
         for key, value in self.entries.items():
             bucket = self.buckets[value & _NUMBER_MASK]
             ticks = now_us * bucket.scale - (value >> _NUMBER_BITS)
-            found.append(((ticks << 32) // bucket.full, ticks >= bucket.token, key))
+            found.append((ticks >= bucket.token, (ticks << 32) // bucket.full, key))
         found.sort(reverse=True)
         return found
 
@@ -196,10 +205,7 @@ class MemoryStore:
                 staged[key] = empty_at, bucket
                 decisions.append(tell(limited, empty_at, now_us, bucket, cost))
             if any(decision.limited for decision in decisions):
-                return [
-                    result_of(self._as_it_stands(decision, charge, now_us))
-                    for decision, charge in zip(decisions, charges, strict=True)
-                ]
+                return self._refusal(charges, decisions, now_us)
             for key, (empty_at, bucket) in staged.items():
                 self._write(self._shard(key), key, empty_at, now_us, bucket)
         return [
@@ -219,11 +225,26 @@ class MemoryStore:
             return rebase(empty_at, now_us, written_for, bucket)
         return self._shard(key).read(key, now_us, bucket)
 
-    def _as_it_stands(
-        self, decision: Decision, charge: Charge, now_us: int
-    ) -> Decision:
-        """Return what *charge* is told when its call was refused by another."""
-        return decision if decision.limited else self._peek(charge, now_us, cost=0)
+    def _refusal(
+        self, charges: Sequence[Charge], decisions: Sequence[Decision], now_us: int
+    ) -> Sequence[RateLimitResult]:
+        """
+        Return what each of *charges* is told when one of *decisions* refuses them all.
+
+        Nothing was charged, so each key is told as it stands. The wait of one that
+        refuses is for all that the call would charge to it.
+        """
+        price: dict[str, int] = {}
+        for charge in charges:
+            price[charge.key] = price.get(charge.key, 0) + charge.cost
+        return [
+            result_of(
+                self._peek(
+                    charge, now_us, cost=price[charge.key] if decision.limited else 0
+                )
+            )
+            for charge, decision in zip(charges, decisions, strict=True)
+        ]
 
     async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
@@ -245,13 +266,7 @@ class MemoryStore:
         with self._lock:
             now_us = self._now_ns() // _NS_PER_US
             for receipt in receipts:
-                charge = receipt.charge
-                bucket = bucket_of(charge.quota)
-                shard = self._shard(charge.key)
-                empty_at = shard.read(charge.key, now_us, bucket)
-                if empty_at is not None:
-                    empty_at = refund(empty_at, now_us, bucket, charge.cost)
-                    shard.write(charge.key, empty_at, bucket)
+                self._shard(receipt.charge.key).refund(receipt.charge, now_us)
 
     async def reset(self, keys: Sequence[str], /) -> None:
         """Forget *keys*; see `Store.reset`."""
@@ -369,7 +384,7 @@ class MemoryStore:
                 return
             ranked = shard.by_fullness(now_us)
             share = len(ranked) // 8 if len(self._shards) > 1 else 1
-            spare = [key for _, has_token, key in ranked[: share or 1] if has_token]
+            spare = [key for has_token, _, key in ranked[: share or 1] if has_token]
             if spare:
                 self._drop(shard, spare)
                 return

@@ -7,7 +7,7 @@ import pytest
 from fastapi import Query
 from pydantic import BaseModel
 
-from tests.apps_views import admitted, app_of, body, limiter_of, operation, view_of
+from tests.apps_views import admitted, app_of, body, operation, view_of
 from tests.asgi import statuses
 from throttled_views import (
     Algorithm,
@@ -101,7 +101,7 @@ async def test_an_override_can_call_the_base() -> None:
     app = app_of(Mine)
 
     assert "Mine all of mine" == await body(app, "GET /v/blogs")
-    assert 3 == await admitted(app, "GET /v/blogs")
+    assert 3 == await admitted(app_of(Mine), "GET /v/blogs")
 
 
 async def test_subclasses_answer_as_themselves() -> None:
@@ -431,10 +431,8 @@ async def test_a_metaclass_of_both_resolves_the_conflict() -> None:
         def name(self) -> str:
             return "both"
 
-    app = app_of(View, limiter=limiter_of())
-
-    assert "both" == await body(app)
-    assert 2 == await admitted(app)
+    assert "both" == await body(app_of(View))
+    assert 2 == await admitted(app_of(View))
     with pytest.raises(ViewDefinitionError, match="it is not async"):
         view_of(("get", sync), bases=(View,))
 

@@ -1,8 +1,8 @@
 """
 Rate limiting for FastAPI as typed, class-based views.
 
-A view declares its limits; a router that includes it enforces them. See `ThrottledView`,
-and `Limiter.limit` for plain functions.
+A view declares its limits; a router that includes it enforces them. See
+`ThrottledView`, and `Limiter.limit` for plain functions.
 """
 
 from throttled_views.errors import (
@@ -46,7 +46,13 @@ from throttled_views.outcome import (
 )
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import Charge, RateLimitResult, RateLimitState, Receipt
-from throttled_views.routing import ThrottledRoute, ThrottledRouter, exempt, limit, route
+from throttled_views.routing import (
+    ThrottledRoute,
+    ThrottledRouter,
+    exempt,
+    limit,
+    route,
+)
 from throttled_views.stores.base import Clock, Store
 from throttled_views.stores.memory import MemoryStore
 from throttled_views.throttled import Throttled

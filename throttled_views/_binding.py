@@ -448,7 +448,7 @@ class _Scene:
 
 
 def _factory(view: Any) -> Any:
-    """Return a dependency that makes an instance of *view*, None if nothing is injected."""
+    """Return a dependency that makes a *view*, None if nothing is injected."""
     constructor = view.__init__
     parameters: dict[str, inspect.Parameter] = {}
     attributes = {each.name: each for each in _injected_attributes(view)}
@@ -489,9 +489,7 @@ def _injected_attributes(view: type) -> Iterator[inspect.Parameter]:
         for name, annotation in vars(owner).get("__annotations__", {}).items():
             found.pop(name, None)
             default = inspect.getattr_static(view, name, _NOTHING)
-            known = _evaluated(
-                annotation, module.__globals__, _type_parameters(owner)
-            )
+            known = _evaluated(annotation, module.__globals__, _type_parameters(owner))
             if _is_injected(known, default):
                 found[name] = inspect.Parameter(
                     name,
@@ -525,7 +523,7 @@ def _type_parameters(scope: object) -> tuple[Any, ...]:
 def _evaluated(
     annotation: Any, namespace: Mapping[str, Any], type_parameters: tuple[Any, ...]
 ) -> Any:
-    """Return *annotation* with its strings evaluated, or as it is if a name is unknown."""
+    """Return *annotation* with strings evaluated, as it is if a name is unknown."""
     if annotation is _NOTHING:
         return annotation
     names = {each.__name__: each for each in type_parameters}
@@ -547,9 +545,7 @@ def _type_arguments(view: type) -> dict[type, dict[Any, Any]]:
         for base in vars(owner).get("__orig_bases__", owner.__bases__):
             origin = typing.get_origin(base) or base
             variables = getattr(origin, "__parameters__", ())
-            given = [
-                _substituted(each, found[owner]) for each in typing.get_args(base)
-            ]
+            given = [_substituted(each, found[owner]) for each in typing.get_args(base)]
             if origin not in found or given:
                 found[origin] = dict(zip(variables, given, strict=False))
             visit(origin)

@@ -76,7 +76,9 @@ def definition_of(view: type) -> Definition:
 def _handlers(view: type) -> Iterable[Handler]:
     """Yield the handlers of *view*, in the order they were first defined in."""
     served: dict[tuple[str, str], str] = {}
-    names = dict.fromkeys(name for base in reversed(view.__mro__) for name in vars(base))
+    names = dict.fromkeys(
+        name for base in reversed(view.__mro__) for name in vars(base)
+    )
     for name in names:
         raw = inspect.getattr_static(view, name)
         _check_override(view, name, raw)
@@ -156,7 +158,9 @@ def _check_settings(view: type) -> None:
     path = _setting(view, "path") or ""
     if not isinstance(path, str) or (path and not path.startswith("/")):
         raise ViewDefinitionError(
-            f"{name_of(view)}.path", f"{path!r} is no path", "Write for example '/items'"
+            f"{name_of(view)}.path",
+            f"{path!r} is no path",
+            "Write for example '/items'",
         )
     key_func = _setting(view, "key_func")
     if key_func is not None:

@@ -78,7 +78,9 @@ class Plan:
     def _quick(self) -> Quick | None:
         rules = [rule for throttled in self._throttleds for rule in throttled.rules]
         store = self._machinery.store
-        if len(rules) != 1 or type(store) is not MemoryStore:  # no subclass: it may differ
+        if (
+            len(rules) != 1 or type(store) is not MemoryStore
+        ):  # no subclass: it may differ
             return None
         rule = rules[0]
         bucket, cost = rule.bucket, rule.limit.cost
@@ -105,7 +107,7 @@ class Plan:
 def _merger(
     renderer: HeaderRenderer, bucket: Bucket, cost: int
 ) -> Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders]:
-    """Return what merges header fields with those of a decision, from ticks directly."""
+    """Return what merges header fields with those of a decision, from its ticks."""
     scale, token, full = bucket.scale, bucket.token, bucket.full
     second, price = scale * 1_000_000, cost * token
     fields, names = renderer.of_limit(bucket.capacity), renderer.names

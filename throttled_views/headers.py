@@ -126,9 +126,7 @@ class HeaderRenderer:
                 policy.retry_after,
             )
         }
-        return MappingProxyType(
-            {spelling[name]: value.decode() for name, value in raw}
-        )
+        return MappingProxyType({spelling[name]: value.decode() for name, value in raw})
 
 
 @lru_cache(maxsize=64)
@@ -193,7 +191,9 @@ class RateLimitContext:
     @property
     def result(self) -> RateLimitResult:
         """
-        The result that governs: of a limit that refuses, else the nearest to exhaustion.
+        The result that governs the others.
+
+        It is that of a limit that refuses, else of the one nearest to exhaustion.
 
         Raises:
             NoRateLimitError: No limit applied to this request.

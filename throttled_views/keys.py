@@ -203,8 +203,8 @@ def early_parameter(
     Return what makes of a scope the one argument that *function* wants.
 
     That is `Request` or `HTTPConnection`, as the one parameter is annotated; a lambda,
-    which cannot be annotated, gets what fits. None if *function* wants anything else, so
-    that it cannot be called before something is read.
+    which cannot be annotated, gets what fits. None if *function* wants anything else,
+    so that it cannot be called before something is read.
     """
     parameters = list(_signature(function).parameters.values())
     if len(parameters) != 1 or parameters[0].kind not in (

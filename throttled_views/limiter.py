@@ -120,8 +120,9 @@ class Limiter:
         """
         Decorate a plain async route function with limits of its own.
 
-        Write it *under* the route decorator. On a `ThrottledRouter` the limit is decided
-        before the request is read; on any other router, right before the function.
+        Write it *under* the route decorator. On a `ThrottledRouter` the limit is
+        decided before the request is read; on any other router, right before the
+        function.
         Stacked, all limits are one decision, all or nothing.
 
         Args:
@@ -342,7 +343,7 @@ def check_functions(limit: Limit) -> None:
 
 
 class Part(NamedTuple):
-    """Limits that one decorator gave; the router's limiter counts them if it is None."""
+    """Limits that one decorator gave; a limiter of None is the router's."""
 
     limiter: Limiter | None
     limits: tuple[Limit, ...]
@@ -387,7 +388,7 @@ class Declaration:
 
     @property
     def name(self) -> str:
-        """What the endpoint is called: ``module.qualname`` or ``module.Class.handler``."""
+        """What it is called: ``module.qualname`` or ``module.Class.handler``."""
         return ".".join(filter(None, (name_of(self.owner), self.handler)))
 
     def route(self, limiter: Limiter) -> str:
@@ -544,12 +545,11 @@ def _told(error: HTTPException, scope: Scope) -> HTTPException:
         return error
     told = type(error).__new__(type(error), *error.args)
     vars(told).update(vars(error))
-    headers = {**(error.headers or {})}
-    names = {name.lower() for name in headers}
-    for name, value in context_of(scope).headers.items():
-        if name.lower() not in names:
-            headers[name] = value
-    told.headers = headers
+    own = {name.lower(): (name, value) for name, value in (error.headers or {}).items()}
+    ours = {
+        each.lower(): (each, text) for each, text in context_of(scope).headers.items()
+    }
+    told.headers = dict({**ours, **own}.values())
     return told.with_traceback(error.__traceback__)
 
 

@@ -114,8 +114,8 @@ class Limit:
         if quota.limit and cost > quota.burst:
             msg = (
                 f"Limit({str(quota)!r}, cost={cost}) could never admit a request: it "
-                f"costs more than the capacity of {quota.burst}. Lower the cost, or give "
-                f"the quota a burst: Quota(…, burst={cost})"
+                f"costs more than the capacity of {quota.burst}. Lower the cost, or "
+                f"give the quota a burst: Quota(…, burst={cost})"
             )
             raise ConfigurationError(msg)
 
@@ -167,8 +167,8 @@ def check_distinct(limits: Sequence[Limit]) -> None:
     for position, limit in enumerate(limits):
         if limit in limits[:position]:
             msg = (
-                f"{limit_text(limit)} is declared twice for the same key, which changes "
-                "nothing. Remove one, or give each a name"
+                f"{limit_text(limit)} is declared twice for the same key, which "
+                "changes nothing. Remove one, or give each a name"
             )
             raise ConfigurationError(msg)
     slots = list(zip((each.bucket for each in limits), slots_of(limits), strict=True))

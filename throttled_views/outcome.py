@@ -125,7 +125,7 @@ _Recorded: TypeAlias = Outcome | tuple[Quick, Taken] | None
 
 
 def outcome_of(scope: Scope) -> Outcome:
-    """Return the outcome of the request that *scope* describes, making it if need be."""
+    """Return the outcome of the request of *scope*, making it if need be."""
     recorded: _Recorded = scope.get(SCOPE_KEY)
     if recorded is None:
         recorded = Outcome()
@@ -176,8 +176,8 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     """
     Answer the request with the 429 of its outcome.
 
-    The application's exception handlers decide how it looks. If only FastAPI's own would
-    be asked, its response is sent without asking: the same bytes for a third of the time.
+    The application's exception handlers decide how it looks. If only FastAPI's own
+    would be asked, its response is sent without asking: the same bytes, much sooner.
     """
     if _only_fastapi_answers(scope):
         await send({**_REFUSAL, "headers": _merged((), scope) + _BODY_HEADERS})

@@ -1,9 +1,9 @@
 """
 Routes that limit themselves: the router, its routes, and the decorators of methods.
 
-Everything on a `ThrottledRouter` is limited, or refused when it is registered. Limits are
-decided in `APIRoute.handle`, which every FastAPI calls, however its routers are nested:
-before the body is read and before any dependency runs.
+Everything on a `ThrottledRouter` is limited, or refused when it is registered. Limits
+are decided in `APIRoute.handle`, which every FastAPI calls, however its routers are
+nested: before the body is read and before any dependency runs.
 """
 
 from __future__ import annotations
@@ -107,9 +107,7 @@ def exempt(handler: HandlerT, /) -> HandlerT:
     return handler
 
 
-def _limits(
-    throttles: Sequence[Throttle], options: LimitOptions
-) -> tuple[Limit, ...]:
+def _limits(throttles: Sequence[Throttle], options: LimitOptions) -> tuple[Limit, ...]:
     if not throttles:
         msg = "@limit() limits nothing. Write for example @limit('5/m')"
         raise ConfigurationError(msg)
@@ -329,9 +327,9 @@ class ThrottledRouter(APIRouter):
     """
     An `APIRouter` whose every route is limited.
 
-    By its own declaration, else by the limiter's default. A route with neither is refused
-    when it is registered, unless it is `EXEMPT` or ``@limiter.exempt``. The same class
-    or function, included twice, shares its counts.
+    By its own declaration, else by the limiter's default. A route with neither is
+    refused when it is registered, unless it is `EXEMPT` or ``@limiter.exempt``. The
+    same class or function, included twice, shares its counts.
 
     Args:
         limiter: The machinery to share; the process-wide default unless given.
@@ -348,9 +346,7 @@ class ThrottledRouter(APIRouter):
         base: type[APIRoute] = kwargs.pop("route_class", ThrottledRoute)
         super().__init__(route_class=_route_class(self.limiter, base), **kwargs)
 
-    def add_view(
-        self, view: type[_View], *, prefix: str = "", **kwargs: Any
-    ) -> None:
+    def add_view(self, view: type[_View], *, prefix: str = "", **kwargs: Any) -> None:
         """
         Register all handlers of *view*.
 

@@ -96,11 +96,11 @@ class Rule:
         self.head = f"{encoded(prefix)}|{encoded(method)}|{encoded(route)}|"
         self.tail = f"|{encoded(slot)}"
         self.bucket = bucket_of(limit.quota) if isinstance(limit.quota, Quota) else None
-        self._read_principal = reader_of(self.key_func, "key") if self.key_func else None
+        self._read_principal = (
+            reader_of(self.key_func, "key") if self.key_func else None
+        )
         self._read_quota = (
-            None
-            if isinstance(limit.quota, Quota)
-            else reader_of(limit.quota, "quota")
+            None if isinstance(limit.quota, Quota) else reader_of(limit.quota, "quota")
         )
         self._read_cost = (
             None if isinstance(limit.cost, int) else reader_of(limit.cost, "cost")
@@ -267,9 +267,7 @@ class Throttled:
 
     async def peek(self, key: str, cost: int = 1) -> RateLimitResult:
         """Tell what `limit` would answer, and charge nothing; takes what it takes."""
-        return self._governing(
-            await self._bound_store().peek(self._charges(key, cost))
-        )
+        return self._governing(await self._bound_store().peek(self._charges(key, cost)))
 
     async def reset(self, key: str) -> None:
         """Forget *key* under all limits: it is as good as new."""

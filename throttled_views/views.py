@@ -1,9 +1,9 @@
 """
 Class-based views that declare their limits.
 
-The metaclass checks a declaration when the class statement runs; `_definition` says what
-it checks. It is a metaclass, and not ``__init_subclass__``, since no mixin can leave it
-out, and since only a metaclass sees a handler that is written twice.
+The metaclass checks a declaration when the class statement runs; `_definition` says
+what it checks. It is a metaclass, and not ``__init_subclass__``, since no mixin can
+leave it out, and since only a metaclass sees a handler that is written twice.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class ThrottledViewMeta(ABCMeta):
         return ClassBody()
 
     def __new__(
-        metacls,  # noqa: N804
+        metacls,
         name: str,
         bases: tuple[type, ...],
         namespace: dict[str, object],
         **kwargs: Any,
     ) -> ThrottledViewMeta:
-        """Make a view class, or raise `ConfigurationError` if it could not be limited."""
+        """Make a view class; raise `ConfigurationError` if it could not be limited."""
         view = super().__new__(metacls, name, bases, dict(namespace), **kwargs)
         definition = definition_of(view)
         throttled = {
@@ -83,8 +83,8 @@ class ThrottledView(metaclass=ThrottledViewMeta):
 
     Methods named after HTTP methods serve `path`; others do with ``@route.get("/…")``.
     All are ``async def``. An instance is made for each request; parameters of
-    ``__init__``, and annotated attributes that carry ``Annotated[…, Depends(…)]`` or the
-    like, are injected.
+    ``__init__``, and annotated attributes that carry ``Annotated[…, Depends(…)]`` or
+    the like, are injected.
 
     Raises:
         ViewDefinitionError: The class is written in a way that could not be limited.
@@ -125,7 +125,9 @@ class ThrottledView(metaclass=ThrottledViewMeta):
         trace: Callable[..., Coroutine[Any, Any, Any]]
 
     @classmethod
-    def as_router(cls, limiter: Limiter | None = None, **kwargs: Any) -> ThrottledRouter:
+    def as_router(
+        cls, limiter: Limiter | None = None, **kwargs: Any
+    ) -> ThrottledRouter:
         """
         Return a router with this view on it.
 

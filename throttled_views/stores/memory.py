@@ -3,8 +3,8 @@ The memory store: one process, bounded, safe from several threads and event loop
 
 How it keeps its promises:
 
-1. Keys are spread over *shards*, dicts of a few hundred entries. One big dict would stop
-   the loop for tens of milliseconds each time it grows.
+1. Keys are spread over *shards*, dicts of a few hundred entries. One big dict would
+   stop the loop for tens of milliseconds each time it grows.
 2. An entry is one int: the instant at which its bucket was empty, shifted left, and the
    number of its `Bucket` in the shard. Such dicts cost the least memory, and the
    garbage collector does not look into them.
@@ -60,8 +60,8 @@ Taken: TypeAlias = tuple[bool, int, int, str]
 """
 What a decision found: all that it takes to tell where a key stands.
 
-Whether it is refused, the instant at which its bucket was empty, in ticks, the time of the
-decision in microseconds, and the key.
+Whether it is refused, the instant at which its bucket was empty, in ticks, the time of
+the decision in microseconds, and the key.
 """
 
 
@@ -102,7 +102,7 @@ class _Shard:
         self.entries[key] = self._packed(empty_at, bucket)
 
     def refund(self, charge: Charge, now_us: int) -> None:
-        """Give *charge* back, in tokens of the bucket that the key is held to by now."""
+        """Give *charge* back, in tokens of the bucket the key is held to by now."""
         if (value := self.entries.get(charge.key)) is not None:
             bucket = self.buckets[value & _NUMBER_MASK]
             empty_at = settle(value >> _NUMBER_BITS, now_us, bucket)
@@ -297,8 +297,8 @@ class MemoryStore:
         Return a function that charges *cost* to one key, as `acquire` does.
 
         It is the path of nearly every request. So it builds nothing that nobody may ask
-        for, and does by hand what `settle` and `take` do for a key that is known and was
-        written for the same bucket. The tests hold it to them.
+        for, and does by hand what `settle` and `take` do for a key that is known and
+        was written for the same bucket. The tests hold it to them.
 
         Args:
             head: What the key begins with.
@@ -325,8 +325,9 @@ class MemoryStore:
                     stored = value >> _NUMBER_BITS
                     now = now_us * scale
                     if shard.buckets[number] is bucket and stored <= now:
-                        oldest = now - full
-                        empty_at = stored if stored > oldest else oldest  # noqa: FURB136 - max() is a call
+                        empty_at = now - full
+                        if stored > empty_at:  # noqa: PLR1730 - max() is a call
+                            empty_at = stored
                         if empty_at + price > now:
                             return True, empty_at, now_us, key
                         empty_at += price
@@ -357,7 +358,7 @@ class MemoryStore:
         shard.write(key, empty_at, bucket)
 
     def _sweep(self, now_us: int) -> None:
-        """Drop full entries of the next shards, as far as the new keys have paid for."""
+        """Drop full entries of the next shards, as far as new keys have paid for."""
         self._looks += _LOOKS_PER_NEW_KEY
         shard = self._shards[self._next_shard]
         while self._looks >= len(shard.entries) + _LOOKS_PER_SHARD:

@@ -140,7 +140,7 @@ class Relay:
     """A store that is not ours: it notes what it is asked, and asks a MemoryStore."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
-        self._store = store or frozen_store()
+        self._store = frozen_store() if store is None else store
         self.calls: list[list[Charge]] = []
 
     @property

@@ -355,7 +355,6 @@ def test_a_changed_quota_keeps_whole_tokens(history: list[Held]) -> None:
         assert model.take(cost) == decision
 
 
-@pytest.mark.xfail(reason="At an equal rate the time since the last charge counts.")
 @given(quotas(), quotas(), st.integers(0, DAY_US))
 @example(Quota(10, 60, burst=10), Quota(10, 60, burst=100), 120_000_000)
 def test_a_changed_quota_gives_nothing_away(

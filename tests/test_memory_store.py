@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -163,7 +163,6 @@ async def test_a_key_named_twice_is_refused_for_the_sum(store: MemoryStore) -> N
     assert 5 == remaining(store, "alice", FIVE)
 
 
-@pytest.mark.xfail(reason="The charges before it count as taken.")
 async def test_a_refused_key_named_twice_reports_its_state_as_it_stands(
     store: MemoryStore,
 ) -> None:
@@ -173,7 +172,6 @@ async def test_a_refused_key_named_twice_reports_its_state_as_it_stands(
     assert [5, 5] == [result.state.remaining for result in results]
 
 
-@pytest.mark.xfail(reason="Only the cost of the second charge is compared.")
 async def test_a_key_named_twice_above_its_capacity_has_no_wait(
     store: MemoryStore,
 ) -> None:
@@ -296,7 +294,6 @@ async def test_a_refund_of_nothing_does_nothing(store: MemoryStore) -> None:
     assert 0 == remaining(store, "alice", FIVE)
 
 
-@pytest.mark.xfail(reason="The key is clamped to the quota of the receipt.")
 async def test_a_refund_under_a_former_quota_takes_nothing_away(
     store: MemoryStore,
 ) -> None:
@@ -372,7 +369,7 @@ def test_several_limits_are_exact_together(
         clock.advance(gap_us / 1_000_000)
         for model in models.values():
             model.at(clock())
-        trial = deepcopy(models)
+        trial = {key: copy(model) for key, model in models.items()}
         refused = [trial[key].take(cost).limited for key, cost in asked]
         models = models if any(refused) else trial
 
@@ -384,6 +381,17 @@ def test_several_limits_are_exact_together(
         assert [result_of(models[key].take(0)) for key in models] == list(
             at_once(store.peek([Charge(key, HELD_TO[key], cost=0) for key in models]))
         )
+
+
+@pytest.mark.xfail(reason="The first quota does not bear on the second any more.")
+async def test_a_key_named_twice_under_two_quotas_is_refused_aloud(
+    store: MemoryStore,
+) -> None:
+    """A call that charges nothing has a result that says so."""
+    results = await store.acquire([Charge("alice", FIVE), Charge("alice", TEN, cost=6)])
+
+    assert [False, True] == [result.limited for result in results]
+    assert 0 == len(store)
 
 
 # --- changed quotas
@@ -656,7 +664,6 @@ def test_exhausted_keys_survive_a_flood(max_keys: int, clock: ManualClock) -> No
     assert len(exhausted) + 3 * max_keys - len(store) == store.evictions
 
 
-@pytest.mark.xfail(reason="Only the fullest key is looked at.")
 async def test_an_exhausted_key_stays_while_another_has_requests_left(
     clock: ManualClock,
 ) -> None:

@@ -141,7 +141,6 @@ def test_text_is_read_back(quota: Quota) -> None:
     assert quota == Quota.parse(str(quota))
 
 
-@pytest.mark.xfail(reason="A number of 16 digits is refused.")
 def test_text_of_the_longest_periods_is_read_back() -> None:
     """A period of nearly a century, to the microsecond, is read back too."""
     quota = Quota(1, CENTURY - timedelta(microseconds=1))
@@ -201,7 +200,6 @@ def test_numbers_that_make_no_quota_are_refused(
     assert str(caught.value).endswith("or '10/s burst 20'")
 
 
-@pytest.mark.xfail(reason="Raises another error.", raises=(ValueError, OverflowError))
 @pytest.mark.parametrize(
     ("limit", "period"),
     [
@@ -211,13 +209,8 @@ def test_numbers_that_make_no_quota_are_refused(
 )
 def test_integers_of_any_size_are_refused_alike(limit: int, period: int) -> None:
     """An int that Python cannot show or convert is an invalid quota like any other."""
-    refused = None
-    try:
+    with pytest.raises(InvalidQuotaError, match=r"^Quota\(.* is not a quota"):
         Quota(limit, period)
-    except InvalidQuotaError as error:
-        refused = error
-
-    assert refused is not None
 
 
 @pytest.mark.parametrize(
@@ -247,16 +240,11 @@ def test_integers_of_any_size_are_refused_alike(limit: int, period: int) -> None
         pytest.param("5/m burst 0", "burst below 1", id="zero burst"),
         pytest.param("0/m burst 1", "never refills", id="burst of a zero quota"),
         pytest.param("1000000000001/m", r"above 10\*\*12", id="above the bound"),
-        pytest.param("9" * 16 + "/m", "over 15 digits", id="16 digits"),
-        pytest.param("9" * 100_000 + "/m", "over 15 digits", id="huge limit"),
-        pytest.param("1/" + "9" * 100_000 + "m", "over 15 digits", id="huge period"),
-        pytest.param("1/m burst " + "9" * 100_000, "over 15 digits", id="huge burst"),
-        pytest.param(
-            "1/" + "m" * 100_000,
-            "is unknown",
-            id="huge unit",
-            marks=pytest.mark.xfail(reason="The message repeats the unit in full."),
-        ),
+        pytest.param("9" * 17 + "/m", "over 16 digits", id="17 digits"),
+        pytest.param("9" * 100_000 + "/m", "over 16 digits", id="huge limit"),
+        pytest.param("1/" + "9" * 100_000 + "m", "over 16 digits", id="huge period"),
+        pytest.param("1/m burst " + "9" * 100_000, "over 16 digits", id="huge burst"),
+        pytest.param("1/" + "m" * 100_000, "is unknown", id="huge unit"),
         pytest.param("1/999999999999999w", "over 100 years", id="weeks overflow"),
         pytest.param("1/5300w", "over 100 years", id="over a century"),
         pytest.param(" " * 100_000, "not of the form", id="many spaces"),
@@ -373,7 +361,6 @@ def test_a_schema_describes_a_quota_as_text(
     assert all(isinstance(Quota.parse(text), Quota) for text in field["examples"])
 
 
-@pytest.mark.xfail(reason="The default is shown as the fields of a dataclass.")
 def test_a_schema_shows_a_default_as_text() -> None:
     """The default of a field is described as the text that it validates from."""
 
@@ -416,15 +403,7 @@ def test_settings_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Quota.per_minute(60) == Settings().api
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            "api", marks=pytest.mark.xfail(reason="JSON is wanted for a dataclass.")
-        ),
-        "admin",
-    ],
-)
+@pytest.mark.parametrize("name", ["api", "admin"])
 def test_settings_read_quotas_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

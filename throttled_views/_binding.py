@@ -213,11 +213,10 @@ def mirror(
     mark: Callable[[RouteCall], HandlerDecorator],
 ) -> Callable[P, HandlerDecorator]:
     """Return a decorator factory that takes what *method* of a router takes."""
-    signature = inspect.signature(method)
 
     def take(*args: P.args, **kwargs: P.kwargs) -> HandlerDecorator:
         try:
-            signature.bind(None, *args, **kwargs)
+            inspect.signature(method).bind(None, *args, **kwargs)
         except TypeError as error:
             raise ViewDefinitionError(
                 f"@route.{method.__name__}",

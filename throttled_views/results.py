@@ -124,7 +124,7 @@ class RateLimitResult:
     receipts: tuple[Receipt, ...] = field(default=(), repr=False)
 
     # Pyright refuses `if result:` because of this method; mypy does if it sees none.
-    if not MYPY:
+    if not MYPY:  # pragma: no branch
 
         def __bool__(self) -> NoReturn:
             """Refuse: both readings of ``if result:`` have let people in."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, Unpack
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self, TypeVar, Unpack
 
 from fastapi import APIRouter, params
 from fastapi.routing import APIRoute
@@ -180,8 +180,7 @@ route = _Route()
 # --- views, as a router sees them -----------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Handler:
+class Handler(NamedTuple):
     """
     A handler of a view.
 
@@ -227,11 +226,10 @@ class Handler:
 
     def with_limits(self, limits: Sequence[Limit]) -> Self:
         """Return this handler, limited by *limits*."""
-        return replace(self, throttled=Throttled.declared(limits))
+        return self._replace(throttled=Throttled.declared(limits))
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(NamedTuple):
     """
     A view, as it was defined.
 

@@ -18,10 +18,9 @@ arrival time of ITU-T I.371, and the test below is its "not earlier than the lim
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
-from typing import Self
+from typing import NamedTuple, Self
 
 from throttled_views.quotas import Quota
 from throttled_views.results import Decision
@@ -29,8 +28,7 @@ from throttled_views.results import Decision
 __all__ = ["Bucket", "bucket_of", "rebase", "refund", "settle", "take", "tell"]
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(NamedTuple):
     """
     A quota in ticks.
 

@@ -549,11 +549,8 @@ def test_event_loops_share_the_counts(store: MemoryStore) -> None:
     """A store is not bound to the loop that used it first."""
 
     async def ask_twice() -> int:
-        return sum(
-            not result.limited
-            for _ in range(2)
-            for result in await store.acquire([Charge("alice", FIVE)])
-        )
+        calls = [await store.acquire([Charge("alice", FIVE)]) for _ in range(2)]
+        return sum(not result.limited for [result] in calls)
 
     # In a thread, as the main one has a loop that belongs to pytest.
     admitted = [in_threads(1, lambda: asyncio.run(ask_twice())) for _ in range(3)]

@@ -7,6 +7,7 @@ All annotations here are text until somebody evaluates them, by names of this mo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 from fastapi import (
@@ -40,6 +41,9 @@ def get_session(user_agent: Annotated[str, Header()]) -> Session:
 def by_agent(connection: HTTPConnection) -> str:
     """Name a client; the type is there for type checkers only."""
     return connection.headers["User-Agent"]
+
+
+given: Any = partialmethod  # to type checkers it makes no handler
 
 
 class Books(ThrottledView):
@@ -78,6 +82,28 @@ class Books(ThrottledView):
     ) -> dict[str, Book | None]:
         """Serve one, through a decorator."""
         return {str(number): Book(title=session.agent, size=self.size)}
+
+
+class Given(ThrottledView):
+    """Has a handler made of another, one of whose parameters is given."""
+
+    throttle = "3/m"
+
+    async def _serve(self, kind: str, new: NewBook) -> list[NewBook]:
+        return [new, NewBook(title=kind)]
+
+    put = given(_serve, "kind")
+
+
+class Marked(ThrottledView):
+    """Is given what has a marker, and a type that is there for type checkers only."""
+
+    throttle = "3/m"
+    price: Annotated[Decimal, Depends(get_session)]
+
+    async def get(self) -> str:
+        """Tell what was given."""
+        return f"{self.price}"
 
 
 class Items(ThrottledView, Generic[T]):
@@ -137,6 +163,9 @@ class Session:
     def __init__(self, agent: str) -> None:
         """Keep the agent."""
         self.agent = agent
+
+    def __str__(self) -> str:
+        return self.agent
 
 
 class NewBook(BaseModel):

@@ -1,6 +1,8 @@
 """Views that derive from views, and from other classes."""
 
+import types
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Annotated, Any, Protocol
 
 import pytest
@@ -157,6 +159,31 @@ def test_a_declaration_of_a_subclass_leaves_the_base_alone() -> None:
     assert () == Mine.throttled["get"].limits
 
 
+@pytest.mark.xfail(reason="The mark is set on the function of the base.")
+@pytest.mark.parametrize(
+    "decorate", [exempt, limit("100/m")], ids=["exempt", "another limit"]
+)
+def test_a_decorated_handler_of_the_base_leaves_siblings_alone(
+    decorate: Callable[[Any], Any],
+) -> None:
+    """What one subclass says of an inherited handler is not true of the next one."""
+
+    class Base(ThrottledView):
+        throttle = "1/m"
+
+        async def get(self) -> None:
+            pass
+
+    class Other(Base):
+        get = decorate(Base.get)
+
+    class Mine(Base):
+        pass
+
+    assert ["1/m"] == [str(each.quota) for each in Mine.throttled["get"].limits]
+    assert Base.throttled["get"].limits != Other.throttled["get"].limits
+
+
 async def test_a_route_is_registered_once() -> None:
     """However often a handler is inherited, it is one operation of the document."""
 
@@ -300,6 +327,40 @@ async def test_arguments_of_the_class_statement_are_for_bases() -> None:
             return self.title
 
     assert "given" == await body(app_of(View))
+
+
+@pytest.mark.xfail(reason="It counts as set on a finished class.", raises=TypeError)
+async def test_a_base_may_declare_for_its_subclasses() -> None:
+    """What __init_subclass__ sets is there before the declaration is read."""
+
+    class Titled(ThrottledView):
+        throttle = "5/m"
+
+        def __init_subclass__(cls, title: str = "", **kwargs: object) -> None:
+            super().__init_subclass__(**kwargs)
+            cls.path = f"/{title}"
+
+    class View(Titled, title="books"):
+        async def get(self) -> str:
+            return "found"
+
+    assert "found" == await body(app_of(View), "GET /v/books")
+
+
+@pytest.mark.xfail(reason="The metaclass takes it for its own.", raises=TypeError)
+@pytest.mark.parametrize("name", ["name", "bases", "namespace"])
+def test_arguments_of_the_class_statement_have_any_name(name: str) -> None:
+    """None of the names of the metaclass's own parameters is taken."""
+
+    class Named:
+        given: dict[str, object]
+
+        def __init_subclass__(cls, **kwargs: object) -> None:
+            cls.given = kwargs
+
+    view = types.new_class("View", (Named, ThrottledView), {name: "given"})
+
+    assert {name: "given"} == view.__dict__["given"]
 
 
 def test_an_unknown_argument_of_the_class_statement_is_refused() -> None:

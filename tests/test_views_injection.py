@@ -24,7 +24,7 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
-from tests.apps_views import app_of, body, operation
+from tests.apps_views import app_of, body, operation, view_of
 from tests.asgi import answers, statuses
 from throttled_views import ThrottledView, limit, route
 
@@ -306,6 +306,24 @@ async def test_an_attribute_replaces_that_of_the_base() -> None:
     assert ["/v/plain", 9, 1] == await body(app, "GET /v/plain")
 
 
+@pytest.mark.xfail(reason="The dependency of the base is injected.")
+async def test_a_value_replaces_what_a_base_asks_for() -> None:
+    """A subclass that says what an attribute is needs no annotation for that."""
+
+    class View(Base):
+        seven = 9
+
+    assert ["/v", 9, 1] == await body(app_of(View))
+
+
+@pytest.mark.xfail(reason="The property is set.", raises=AttributeError)
+async def test_a_property_replaces_what_a_base_asks_for() -> None:
+    """A subclass may compute what its base is given."""
+    view = view_of(("seven", property(lambda self: 9)), bases=(Base,))
+
+    assert ["/v", 9, 1] == await body(app_of(view))
+
+
 async def test_what_a_mixin_asks_for_is_injected() -> None:
     """A base that is no view may ask for values too."""
 
@@ -378,6 +396,23 @@ async def test_a_dataclass_with_slots_is_one_view() -> None:
         str(throttled.limits[0].quota) for throttled in Slots.throttled.values()
     ]
     assert (200, False, 429) == (first.status_code, first.json(), second.status_code)
+
+
+@pytest.mark.xfail(reason="It is a parameter of the constructor.")
+async def test_a_declaration_is_no_field_of_the_request() -> None:
+    """An annotated declaration of a dataclass is not asked of the client."""
+
+    @dataclass
+    class View(Throttled):
+        path: str = "/declared"
+
+        async def get(self) -> str:
+            return self.path
+
+    app = app_of(View)
+
+    assert "/declared" == await body(app, "GET /v/declared?path=asked")
+    assert "parameters" not in operation(app, "get", "/v/declared")
 
 
 async def test_an_attribute_may_have_a_slot() -> None:

@@ -63,6 +63,10 @@ async def nothing() -> str:
     return "nothing"
 
 
+async def none() -> None:
+    """Return nothing."""
+
+
 async def untyped():  # type: ignore[no-untyped-def]  # noqa: ANN201
     """Return something."""
     return {"any": "thing"}
@@ -205,6 +209,8 @@ class Case:
 BOOK = {"title": "Emma", "previous": {"title": "Persuasion"}}
 CASES = {
     "nothing": Case(nothing),
+    "none": Case(none),
+    "none, and no body": Case(none, "DELETE /v", status_code=204),
     "untyped": Case(untyped),
     "simple": Case(simple, "GET /v/a?size=3", path="/{name}"),
     "simple, refused": Case(simple, "GET /v/a?size=x", path="/{name}"),
@@ -248,7 +254,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+NONE = pytest.mark.xfail(reason="None is taken for the type of a body.")
+CASES_OF_DOCUMENTS = [
+    pytest.param(case, id=name, marks=[NONE] if case.function is none else [])
+    for name, case in CASES.items()
+]
+CASES_OF_ANSWERS = [
+    pytest.param(case, id=name, marks=[NONE] if "no body" in name else [])
+    for name, case in CASES.items()
+]
+
+
+@pytest.mark.parametrize("case", CASES_OF_DOCUMENTS)
 def test_the_document_is_that_of_a_function(case: Case) -> None:
     """Parameters, bodies and responses are those of a function that is routed alike."""
     assert case.as_function().openapi() == case.as_method().openapi()
@@ -257,7 +274,7 @@ def test_the_document_is_that_of_a_function(case: Case) -> None:
 OURS = {"ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"}
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES_OF_ANSWERS)
 async def test_the_answer_is_that_of_a_function(case: Case) -> None:
     """Status, body and header fields are the same, but for the fields of the limit."""
     answered: list[tuple[int, bytes, dict[str, str]]] = []

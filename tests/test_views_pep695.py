@@ -264,6 +264,20 @@ def test_an_open_variable_is_refused(
     assert variable in str(caught.value)
 
 
+@pytest.mark.xfail(reason="It is left out without a word.", raises=AttributeError)
+async def test_an_alias_of_an_attribute_is_what_it_stands_for() -> None:
+    """A `type` statement may name what an attribute is given."""
+
+    class View(ThrottledView):
+        throttle = "5/m"
+        first: Seven
+
+        async def get(self) -> int:
+            return self.first
+
+    assert 7 == await body(app_of(View))
+
+
 @pytest.mark.skipif(
     tuple(map(int, fastapi.__version__.split(".")[:2])) < (0, 129),
     reason="this FastAPI does not look into aliases",

@@ -11,6 +11,7 @@ from tests import postponed_views
 from tests.apps_views import app_of
 from tests.asgi import answers
 from tests.clients import client_of
+from throttled_views import ConfigurationError
 
 AGENT = {"User-Agent": "test"}
 
@@ -47,6 +48,27 @@ async def test_a_decorated_handler_is_read_where_it_was_written() -> None:
     [answer] = await answers(app_of(postponed_views.Books), "GET /v/7", headers=AGENT)
 
     assert {"7": {"title": "test", "size": 10}} == answer.json()
+
+
+@pytest.mark.xfail(reason="Its names are looked up in functools.", raises=Exception)
+async def test_a_partialmethod_is_read_where_it_was_written() -> None:
+    """The names of a handler with given parameters are those of its function."""
+    async with client_of(app_of(postponed_views.Given)) as client:
+        answer = await client.put("/v", json={"title": "Emma"})
+
+    assert [{"title": "Emma"}, {"title": "kind"}] == answer.json()
+
+
+@pytest.mark.xfail(reason="It is left out without a word.", raises=AttributeError)
+async def test_an_attribute_with_a_marker_is_never_left_out() -> None:
+    """That nobody can look its type up does not matter, or is an error."""
+    try:
+        app = app_of(postponed_views.Marked)
+    except ConfigurationError as error:
+        assert "price" in str(error)  # noqa: PT017
+    else:
+        [answer] = await answers(app, "GET /v", headers=AGENT)
+        assert "test" == answer.json()
 
 
 async def test_a_type_of_a_generic_base_is_replaced() -> None:

@@ -1,7 +1,10 @@
 """Handlers that yield: FastAPI streams them from 0.134 on."""
 
+import functools
+import inspect
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Annotated, Any
 
 import fastapi
@@ -11,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from tests.apps_views import app_of, limiter_of, operation
+from tests.apps_views import app_of, limiter_of, operation, view_of
 from tests.asgi import answers
 from throttled_views import RegistrationError, ThrottledView, limit, route
 
@@ -178,6 +181,76 @@ def test_the_document_of_a_stream_is_that_of_a_function() -> None:
     app.include_router(router, prefix="/v")
 
     assert operation(app) == operation(app_of(handlers()))
+
+
+async def repeat(self: object, text: str, count: int = 2) -> AsyncIterator[str]:
+    """Stream a text some times."""
+    for _ in range(count):
+        yield text
+
+
+@since_0_134
+@pytest.mark.xfail(
+    sys.version_info < (3, 13), reason="It is taken for a coroutine function."
+)
+async def test_a_partialmethod_may_stream() -> None:
+    """A handler made of an async generator streams as that does."""
+    get = functools.partialmethod(repeat, "a")
+    view = view_of(("throttle", "2/m"), ("get", get))
+    [answer] = await answers(app_of(view), "GET /v?count=3")
+
+    assert ['"a"'] * 3 == answer.text.splitlines()
+
+
+def collected(handler: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Return what a handler streams in one list."""
+
+    @functools.wraps(handler)
+    async def wrapper(*args: object, **kwargs: object) -> list[object]:
+        return [item async for item in handler(*args, **kwargs)]
+
+    return wrapper
+
+
+def streamed(handler: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Stream what a handler returns."""
+
+    @functools.wraps(handler)
+    async def wrapper(*args: object, **kwargs: object) -> AsyncIterator[object]:
+        for item in await handler(*args, **kwargs):
+            yield item
+
+    return wrapper
+
+
+@pytest.mark.xfail(reason="The function inside is looked at.", raises=Exception)
+async def test_a_wrapper_that_collects_a_stream_is_no_stream() -> None:
+    """What counts is the function that Python calls; every FastAPI can await it."""
+
+    async def items(self: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        yield 1
+        yield 2
+
+    view = view_of(("throttle", "2/m"), ("get", collected(items)))
+    [added] = view.as_router(limiter_of()).routes
+    assert inspect.iscoroutinefunction(added.endpoint)
+    [answer] = await answers(app_of(view), "GET /v")
+
+    assert [1, 2] == answer.json()
+
+
+@since_0_134
+@pytest.mark.xfail(reason="The function inside is looked at.", raises=TypeError)
+async def test_a_wrapper_that_streams_is_a_stream() -> None:
+    """A decorator may stream what its handler returns."""
+
+    async def items(self: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        return [1, 2]
+
+    view = view_of(("throttle", "2/m"), ("get", streamed(items)))
+    [answer] = await answers(app_of(view), "GET /v")
+
+    assert ["1", "2"] == answer.text.splitlines()
 
 
 def test_a_stream_is_refused_where_fastapi_does_not_stream(

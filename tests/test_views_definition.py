@@ -297,10 +297,10 @@ class Compiled:
         self.__annotations__ = function.__annotations__
 
     def __get__(self, instance: object, owner: type) -> Any:  # noqa: ANN401
-        """Bind it, as functions are."""
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: object, **kwargs: object) -> object:
+        """Be called."""
         return self.function(*args, **kwargs)
 
 

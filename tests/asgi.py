@@ -11,7 +11,16 @@ from starlette.routing import Router
 from starlette.types import Message, Scope
 
 from tests.clock import ManualClock
-from throttled_views import Charge, MemoryStore, RateLimitResult, Receipt
+from throttled_views import (
+    Charge,
+    KeyFunc,
+    Limiter,
+    MemoryStore,
+    RateLimitResult,
+    Receipt,
+    Throttle,
+    client_ip,
+)
 
 App: TypeAlias = Starlette | Router
 
@@ -134,6 +143,11 @@ async def handshake(
 def frozen_store() -> MemoryStore:
     """Return a store in which no time passes."""
     return MemoryStore(clock=ManualClock())
+
+
+def frozen(default: Throttle | None = None, key_func: KeyFunc = client_ip) -> Limiter:
+    """Return a limiter that counts in a store in which no time passes."""
+    return Limiter(default, key_func=key_func, store=frozen_store())
 
 
 class Relay:

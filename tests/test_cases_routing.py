@@ -9,7 +9,7 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.types import Scope
 
-from tests.asgi import App, Relay, answers, app_of, http_scope, sent, statuses
+from tests.asgi import App, Relay, answers, app_of, frozen, http_scope, sent, statuses
 from tests.ways import WAYS, Endpoint, Way
 from throttled_views import (
     ConfigurationError,
@@ -186,7 +186,7 @@ def test_case_32_a_duplicate_in_one_list_is_refused() -> None:
 @ways
 async def test_case_34_a_host_cannot_rotate_through_its_network(way: Way) -> None:
     """A hundred addresses of one /64 are one client; the next /64 is another."""
-    app = way(Limiter("5/min"), hello)
+    app = way(frozen("5/min"), hello)
     network = [f"2001:db8:1:2::{host:x}" for host in range(1, 101)]
 
     answered = "".join([await course(app, "GET /", client=each) for each in network])
@@ -212,7 +212,7 @@ async def test_case_34_all_spellings_are_one_client(
     way: Way, spellings: list[str]
 ) -> None:
     """However a server writes an address, it is the same address."""
-    app = way(Limiter("1/min"), hello)
+    app = way(frozen("1/min"), hello)
 
     answered = [await course(app, "GET /", client=each) for each in spellings]
 
@@ -222,7 +222,7 @@ async def test_case_34_all_spellings_are_one_client(
 @ways
 async def test_case_34_junk_is_a_client_like_any_other(way: Way) -> None:
     """What is no address does not raise, and is no way in."""
-    app = way(Limiter("1/min"), hello)
+    app = way(frozen("1/min"), hello)
 
     for junk in ("testclient", "not:an:address", "fe80::1%%", "1.2.3"):
         assert "AD" == await course(app, "GET /", "GET /", client=junk)
@@ -231,7 +231,7 @@ async def test_case_34_junk_is_a_client_like_any_other(way: Way) -> None:
 @ways
 async def test_case_35_mapped_addresses_are_the_ones_they_carry(way: Way) -> None:
     """A dual-stack listener does not throw its IPv4 clients into one bucket."""
-    app = way(Limiter("5/min"), hello)
+    app = way(frozen("5/min"), hello)
 
     assert "AAAAA" == await course(app, *["GET /"] * 5, client="::ffff:192.0.2.1")
     assert "AAAAA" == await course(app, *["GET /"] * 5, client="::ffff:192.0.2.2")
@@ -242,7 +242,7 @@ async def test_case_35_mapped_addresses_are_the_ones_they_carry(way: Way) -> Non
 @ways
 async def test_case_35_a_dotted_tail_is_only_notation(way: Way) -> None:
     """Two such addresses of one /64 are one client, which is no IPv4 client."""
-    app = way(Limiter("1/min"), hello)
+    app = way(frozen("1/min"), hello)
 
     assert "A" == await course(app, "GET /", client="2001:db8:1234:5678::1.2.3.4")
     assert "D" == await course(app, "GET /", client="2001:db8:1234:5678::5.6.7.8")
@@ -252,7 +252,7 @@ async def test_case_35_a_dotted_tail_is_only_notation(way: Way) -> None:
 @ways
 async def test_case_35_clients_behind_nat64_are_told_apart(way: Way) -> None:
     """They are known by the IPv4 addresses that the prefix carries."""
-    app = way(Limiter("1/min"), hello)
+    app = way(frozen("1/min"), hello)
 
     assert "A" == await course(app, "GET /", client="64:ff9b::192.0.2.1")
     assert "A" == await course(app, "GET /", client="64:ff9b::192.0.2.2")
@@ -270,7 +270,7 @@ async def test_case_41_a_user_is_not_an_address(way: Way) -> None:
         user = request.headers.get("X-User")
         return f"user {user}" if user else client_ip(request)
 
-    app = way(Limiter("1/min", key_func=by_user_or_address), hello)
+    app = way(frozen("1/min", key_func=by_user_or_address), hello)
 
     (of_user,) = await answers(app, "GET /", headers={"X-User": "127.0.0.1"})
 
@@ -372,7 +372,7 @@ async def test_case_44_values_of_a_path_parameter_are_one_bucket(
 
 async def test_case_46_mounted_applications_do_not_share() -> None:
     """With the same path below they are two counters, whatever the proxy says."""
-    limiter = Limiter("2/min")
+    limiter = frozen("2/min")
     app = FastAPI()
     app.mount("/a", app_with(limiter, hello))
     app.mount("/b", app_with(limiter, other))
@@ -394,7 +394,7 @@ def app_with(limiter: Limiter, endpoint: Endpoint) -> FastAPI:
 
 async def test_case_46_one_handler_at_two_mounts_is_one_bucket() -> None:
     """Mounting it again opens no second quota."""
-    inner = app_with(Limiter("2/min"), hello)
+    inner = app_with(frozen("2/min"), hello)
     app = FastAPI()
     app.mount("/a", inner)
     app.mount("/b", inner)
@@ -405,7 +405,7 @@ async def test_case_46_one_handler_at_two_mounts_is_one_bucket() -> None:
 @ways
 async def test_case_47_one_handler_counts_get_and_head_together(way: Way) -> None:
     """One request is one unit, by whatever method."""
-    app = way(Limiter("10/min"), hello, methods=["GET", "HEAD"])
+    app = way(frozen("10/min"), hello, methods=["GET", "HEAD"])
 
     first, second = await answers(app, "GET /", "HEAD /")
 
@@ -419,7 +419,7 @@ async def test_case_47_one_handler_counts_get_and_head_together(way: Way) -> Non
 @ways
 async def test_case_47_a_method_that_is_not_served_runs_nothing(way: Way) -> None:
     """HEAD on a route for GET is a 405, and costs nothing."""
-    app = way(Limiter("1/min"), hello)
+    app = way(frozen("1/min"), hello)
 
     assert "<405>A" == await course(app, "HEAD /", "GET /")
 
@@ -470,7 +470,7 @@ async def test_case_49_any_text_is_a_client_of_its_own(way: Way) -> None:
 
 async def test_case_50_a_redirect_to_the_route_is_free() -> None:
     """A trailing slash leads to the route's own quota, and costs nothing itself."""
-    limiter = Limiter("100/min")
+    limiter = frozen("100/min")
     router = ThrottledRouter(limiter)
     router.add_api_route("/items", limiter.limit("3/min")(hello))
     app = app_of(router)
@@ -529,7 +529,7 @@ async def test_case_61_no_inclusion_makes_a_route_exempt(
     put: Callable[[ThrottledRouter], App], prefix: str, path: str
 ) -> None:
     """The second request is denied in each tree; a wrong method is a 405."""
-    router = ThrottledRouter(Limiter("1/min"), prefix=prefix)
+    router = ThrottledRouter(frozen("1/min"), prefix=prefix)
     router.add_api_route("/items", hello)
 
     app = put(router)
@@ -539,7 +539,7 @@ async def test_case_61_no_inclusion_makes_a_route_exempt(
 
 async def test_case_61_one_handler_is_one_bucket_over_all_inclusions() -> None:
     """However many paths lead to it, there is one quota."""
-    router = ThrottledRouter(Limiter("1/min"))
+    router = ThrottledRouter(frozen("1/min"))
     router.add_api_route("/items", hello)
     app = FastAPI()
     app.include_router(router)
@@ -551,7 +551,7 @@ async def test_case_61_one_handler_is_one_bucket_over_all_inclusions() -> None:
 
 async def test_case_62_the_route_that_serves_is_the_one_that_counts() -> None:
     """The first route that matches is asked, as by the framework."""
-    limiter = Limiter("100/min")
+    limiter = frozen("100/min")
     router = ThrottledRouter(limiter)
 
     @router.get("/files/special")
@@ -615,7 +615,7 @@ async def test_case_73_handlers_of_one_name_are_counted_apart(
     factory: Callable[[int], Endpoint],
 ) -> None:
     """What is limited is the object, not its name."""
-    router = ThrottledRouter(Limiter("1/min"))
+    router = ThrottledRouter(frozen("1/min"))
     for number in range(4):
         router.add_api_route(f"/{number}", factory(number))
     app = app_of(router)
@@ -665,7 +665,7 @@ async def test_case_77_admission_belongs_to_the_route(
     decorate: Any,  # noqa: ANN401 - as decorators are
 ) -> None:
     """A cache hit counts like any request, and a second call does not."""
-    limiter = Limiter("15/min")
+    limiter = frozen("15/min")
     router = ThrottledRouter(limiter)
     router.add_api_route("/", order(decorate, limiter))
 
@@ -674,7 +674,7 @@ async def test_case_77_admission_belongs_to_the_route(
 
 async def test_case_77_a_call_from_python_is_not_charged() -> None:
     """Only what comes through HTTP is a request."""
-    limited = Limiter().limit("15/min")(hello)
+    limited = frozen().limit("15/min")(hello)
     app = FastAPI()
     app.add_api_route("/", limited)
 

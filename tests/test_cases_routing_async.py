@@ -17,7 +17,16 @@ from starlette.background import BackgroundTask
 from starlette.testclient import TestClient
 from starlette.types import Message
 
-from tests.asgi import Relay, answers, app_of, fields_of, http_scope, sent, statuses
+from tests.asgi import (
+    Relay,
+    answers,
+    app_of,
+    fields_of,
+    frozen,
+    http_scope,
+    sent,
+    statuses,
+)
 from tests.ways import DECORATED, DEPENDENT, EARLY, WAYS, Way
 from throttled_views import Limit, Limiter, MemoryStore, ThrottledRouter
 
@@ -40,7 +49,7 @@ def blocking() -> str:
 @ways
 def test_case_53_a_limiter_serves_one_loop_after_another(way: Way) -> None:
     """What was counted in one loop counts in the next; nothing is bound to a loop."""
-    app = way(Limiter("4/min"), hello)
+    app = way(frozen("4/min"), hello)
 
     runs = [asyncio.run(statuses(app, "GET /", "GET /")) for _ in range(3)]
 
@@ -50,7 +59,7 @@ def test_case_53_a_limiter_serves_one_loop_after_another(way: Way) -> None:
 @ways
 def test_case_53_a_test_client_needs_no_lifespan(way: Way) -> None:
     """With or without one, as often as one likes, there is a decision."""
-    app = way(Limiter("4/min"), hello)
+    app = way(frozen("4/min"), hello)
     codes: list[int] = []
 
     for _ in range(2):
@@ -69,7 +78,7 @@ async def test_case_53_an_application_with_a_lifespan_is_limited() -> None:
         yield
 
     app = FastAPI(lifespan=lifespan)
-    router = ThrottledRouter(Limiter("1/min"))
+    router = ThrottledRouter(frozen("1/min"))
     router.add_api_route("/", hello)
     app.include_router(router)
 
@@ -80,7 +89,7 @@ async def test_case_53_an_application_with_a_lifespan_is_limited() -> None:
 @ways
 def test_case_53_a_limiter_serves_two_loops_at_once(way: Way) -> None:
     """Two threads with a loop each get what one would have got."""
-    app = way(Limiter("10/min"), hello)
+    app = way(frozen("10/min"), hello)
     together = threading.Barrier(2)
 
     def run() -> list[int]:
@@ -110,7 +119,7 @@ async def test_case_56_background_tasks_hold_nothing_up(way: Way) -> None:
     async def get() -> Response:
         return JSONResponse("body", background=BackgroundTask(task))
 
-    app = way(Limiter("5/min"), get)
+    app = way(frozen("5/min"), get)
     bodies: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def receive() -> Message:
@@ -225,7 +234,7 @@ SYNC.update(DEPENDENT)
 @pytest.mark.parametrize("way", SYNC.values(), ids=SYNC)
 async def test_case_59_functions_in_threads_do_not_overshoot(way: Way) -> None:
     """Of 400 requests at once as many pass as may."""
-    app = way(Limiter("50/min"), blocking)
+    app = way(frozen("50/min"), blocking)
 
     served = await asyncio.gather(*[sent(app, http_scope()) for _ in range(400)])
 
@@ -235,7 +244,7 @@ async def test_case_59_functions_in_threads_do_not_overshoot(way: Way) -> None:
 
 async def test_case_59_sync_and_async_functions_share_a_bucket() -> None:
     """One quota for both is one counter, however they are served."""
-    router = ThrottledRouter(Limiter(Limit("50/min", bucket="all")))
+    router = ThrottledRouter(frozen(Limit("50/min", bucket="all")))
     router.add_api_route("/sync", blocking)
     router.add_api_route("/async", hello)
     app = app_of(router)
@@ -250,7 +259,7 @@ async def test_case_59_sync_and_async_functions_share_a_bucket() -> None:
 
 def test_case_59_sync_dependencies_are_limited_too() -> None:
     """A dependency in a thread does not get around the one that limits."""
-    limiter = Limiter()
+    limiter = frozen()
 
     def in_a_thread() -> str:
         return "thread"
@@ -286,7 +295,7 @@ async def test_case_107_nothing_keeps_a_request_alive(way: Way) -> None:
         holding.set(big)
         held.append(weakref.ref(big))
 
-    app = way(Limiter("1000/hour"), get)
+    app = way(frozen("1000/hour"), get)
 
     for _ in range(200):  # each in a task of its own, whose context ends with it
         await asyncio.create_task(sent(app, http_scope()))

@@ -21,7 +21,7 @@ from fastapi.responses import PlainTextResponse
 from starlette.routing import Host, Mount
 from starlette.testclient import TestClient
 
-from tests.asgi import answers, app_of, fields_of, statuses
+from tests.asgi import answers, app_of, fields_of, frozen, statuses
 from tests.clock import ManualClock
 from tests.kinds import EVERY_KIND, Kind, assert_is
 from tests.ways import DECORATED, EARLY, WAYS, Way
@@ -64,7 +64,7 @@ async def test_case_64_every_kind_of_result_has_the_fields_once(
     way: Way, kind: Kind
 ) -> None:
     """Status, body and headers are kept, and no parameter is needed."""
-    app = way(Limiter("5/min"), kind.endpoint, **kind.options)
+    app = way(frozen("5/min"), kind.endpoint, **kind.options)
 
     (answer,) = await answers(app, "GET /")
 
@@ -80,7 +80,7 @@ async def test_case_65_what_was_charged_is_seen_whatever_raises() -> None:
         if not authorization:
             raise HTTPException(401)
 
-    router = ThrottledRouter(Limiter("5/min"), dependencies=[Depends(authorized)])
+    router = ThrottledRouter(frozen("5/min"), dependencies=[Depends(authorized)])
 
     @router.post("/")
     async def post(divisor: Annotated[int, Body()]) -> float:
@@ -140,7 +140,7 @@ async def test_case_67_nothing_on_the_same_path_is_in_the_way(
 
     app.router.routes.append(Host("other.test", FastAPI()))
     app.router.routes.append(Mount("/static", FastAPI()))
-    app.include_router(put(Limiter("2/min")))
+    app.include_router(put(frozen("2/min")))
 
     with TestClient(app).websocket_connect("/feed"):
         pass
@@ -150,7 +150,7 @@ async def test_case_67_nothing_on_the_same_path_is_in_the_way(
 
 async def test_case_67_a_socket_beside_it_is_not_charged_to_the_request() -> None:
     """On one router, registered before it, it is another handler."""
-    limiter = Limiter("2/min")
+    limiter = frozen("2/min")
     router = ThrottledRouter(limiter)
 
     @router.websocket("/feed")
@@ -197,7 +197,7 @@ class C(A):
 
 async def test_case_71_subclasses_on_a_router_are_views_of_their_own() -> None:
     """Each has its own handler and its own counter, and is documented once."""
-    router = ThrottledRouter(Limiter())
+    router = ThrottledRouter(frozen())
     router.add_view(A, prefix="/a")
     router.add_view(B, prefix="/b")
     router.add_view(C, prefix="/c")
@@ -325,7 +325,7 @@ async def test_case_101_the_application_nearly_empty_is_told(
 
 async def test_case_101_a_denial_is_not_overwritten_from_outside() -> None:
     """Larger numbers of an outer limit do not hide that the inner one denies."""
-    limiter = Limiter()
+    limiter = frozen()
     router = APIRouter(dependencies=[Depends(limiter.dependency("100/min"))])
     router.add_api_route("/", limiter.limit("1/min")(hello))
 
@@ -340,7 +340,7 @@ async def test_case_101_a_denial_is_not_overwritten_from_outside() -> None:
 @ways
 async def test_case_103_a_denial_has_the_fields_of_cors(way: Way) -> None:
     """A browser may read it, and what is exposed of it."""
-    app = way(Limiter("1/min"), hello)
+    app = way(frozen("1/min"), hello)
     app.add_middleware(
         CORSMiddleware,
         allow_origins=["http://shop.test"],

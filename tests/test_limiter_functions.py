@@ -394,22 +394,35 @@ def test_methods_are_referred_to_the_other_decorators(
     assert "Write @exempt from throttled_views on methods" in messages[1]
 
 
-BOTH: dict[str, Callable[[Limiter], Endpoint]] = {
-    "limited, then exempt": lambda limiter: limiter.exempt(limiter.limit("5/h")(hello)),
-    "exempt, then limited": lambda limiter: limiter.limit("5/h")(
-        limiter.exempt(no_parameters)
-    ),
-    "limited to EXEMPT": lambda limiter: limiter.limit(EXEMPT)(hello),
-}
+def limited_then_exempt(limiter: Limiter, endpoint: Endpoint) -> Endpoint:
+    """Decorate with both."""
+    return limiter.exempt(limiter.limit("5/h")(endpoint))
 
 
-@pytest.mark.parametrize("decorate", BOTH.values(), ids=BOTH)
+def exempt_then_limited(limiter: Limiter, endpoint: Endpoint) -> Endpoint:
+    """Decorate with both, the other way round."""
+    return limiter.limit("5/h")(limiter.exempt(endpoint))
+
+
+def limited_to_exempt(limiter: Limiter, endpoint: Endpoint) -> Endpoint:
+    """Say both in one decorator."""
+    return limiter.limit(EXEMPT)(endpoint)
+
+
+BOTH = [limited_then_exempt, exempt_then_limited, limited_to_exempt]
+
+
+@pytest.mark.parametrize("decorate", BOTH)
 def test_a_function_is_either_limited_or_exempt(
-    decorate: Callable[[Limiter], Endpoint],
+    decorate: Callable[[Limiter, Endpoint], Endpoint],
 ) -> None:
     """Whichever was meant, the other one is to be removed."""
+
+    async def handler() -> None:
+        """Do nothing."""
+
     with pytest.raises(ViewDefinitionError, match="exempt"):
-        decorate(Limiter())
+        decorate(Limiter(), handler)
 
 
 # --- options --------------------------------------------------------------------------
@@ -461,3 +474,15 @@ async def test_the_default_of_the_limiter_is_taken_when_the_decorator_is_written
     assert [200] == await statuses(app, "GET /")
 
     assert [("5/h", 3)] == [(str(each.quota), each.cost) for each in store.calls[0]]
+
+
+async def test_one_decorator_limits_each_function_it_decorates() -> None:
+    """A limit that is kept under a name is no bucket that functions share."""
+    once = Limiter().limit("1/h")
+    app = FastAPI()
+    app.add_api_route("/hello", once(hello))
+    app.add_api_route("/other", once(no_parameters))
+
+    assert [200, 200, 429, 429] == await statuses(
+        app, "GET /hello", "GET /other", "GET /hello", "GET /other"
+    )

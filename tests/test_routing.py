@@ -366,6 +366,13 @@ def in_a_mounted_application(router: ThrottledRouter) -> FastAPI:
     return app
 
 
+def mounted_itself(router: ThrottledRouter) -> FastAPI:
+    """Mount it, without an application of its own."""
+    app = FastAPI()
+    app.mount("/v1", router)
+    return app
+
+
 def in_an_application_mounted_twice(router: ThrottledRouter) -> Starlette:
     """Include it in an application in a mount of a mount."""
     return Starlette(routes=[Mount("/v1", routes=[Mount("/v2", app_of(router))])])
@@ -378,6 +385,7 @@ PLACES: dict[str, tuple[Callable[[ThrottledRouter], Starlette], str]] = {
     "nested in a plain router": (nested_in_a_plain_router, "/v1/deep/items"),
     "nested twice": (nested_twice, "/v1/v2/v3/items"),
     "in a mounted application": (in_a_mounted_application, "/v1/items"),
+    "mounted itself": (mounted_itself, "/v1/items"),
     "in an application mounted twice": (
         in_an_application_mounted_twice,
         "/v1/v2/items",

@@ -103,4 +103,9 @@ DEPENDENT: dict[str, Way] = {
 }
 """Decided with the dependencies, and told on refusals and on what FastAPI renders."""
 
-WAYS: dict[str, Way] = {**EARLY, **DECORATED, **DEPENDENT}
+WAYS: dict[str, Way] = {
+    **EARLY,
+    **DECORATED,
+    "with a dependency": with_a_dependency_of_the_router,
+}
+"""One of each kind that could answer in another way."""

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from fastapi import params
-from starlette.requests import Request
 
 from throttled_views._binding import (
     RouteCall,
@@ -24,8 +23,7 @@ from throttled_views._binding import (
     where,
 )
 from throttled_views.errors import ConfigurationError, ViewDefinitionError
-from throttled_views.keys import early_parameter
-from throttled_views.limiter import check_functions
+from throttled_views.limiter import check_functions, check_socket
 from throttled_views.limits import Limit, available, limits_of
 from throttled_views.routing import LIMITS_MARK, ROUTES_MARK, Definition, Handler
 
@@ -144,7 +142,7 @@ def _handler(
     for limit in limits:
         check_functions(limit)
         if handler.is_socket:
-            _check_socket(limit)
+            check_socket(limit.key_func, limit.quota, limit.cost)
     return handler.with_limits(limits)
 
 
@@ -220,13 +218,3 @@ def _check_method(view: type, name: str, raw: Any, subject: str) -> None:
             "it takes no self",
             f"Write 'async def {name}(self, …)'",
         )
-
-
-def _check_socket(limit: Limit) -> None:
-    for function in (limit.key_func, limit.quota, limit.cost):
-        if callable(function) and early_parameter(function) is Request:
-            raise ViewDefinitionError(
-                name_of(function),
-                "a WebSocket has no Request to give it",
-                "Annotate its parameter HTTPConnection",
-            )

@@ -122,14 +122,12 @@ class ClientIP:
     def __call__(self, connection: HTTPConnection) -> str:
         """Return the principal of *connection*."""
         client = connection.scope.get("client")
-        return self._unknown() if client is None else self._principal(client[0])
+        return self._principal(client[0] if client else "")
 
     def encoded_from_scope(self, scope: Scope, /) -> str:
         """Return the principal of the connection, as it stands in keys."""
         client = scope.get("client")
-        if client is None:
-            return self._unknown()
-        host = client[0]
+        host = client[0] if client else ""
         if len(host) > _LONGEST_PRINCIPAL:  # no address; not to be held by a cache
             return self._encoded(host)
         return self._encoded_of(host)
@@ -138,10 +136,13 @@ class ClientIP:
         return encoded_principal(self._principal(host))
 
     def _principal(self, host: str) -> str:
+        if not host:
+            self._warn_about_unknown_peers()
+            return "unknown"
         try:
             address = ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
-            return host or "unknown"
+            return host
         if isinstance(address, ipaddress.IPv4Address):
             return str(address)
         if address.ipv4_mapped is not None:
@@ -151,14 +152,13 @@ class ClientIP:
         network = ipaddress.IPv6Network((address, self.ipv6_prefix), strict=False)
         return str(network)
 
-    def _unknown(self) -> str:
+    def _warn_about_unknown_peers(self) -> None:
         if not self._warned:
             self._warned = True
             _logger.warning(
                 "The server gives no peer address (a Unix socket?), so all clients "
                 "share the key 'unknown'. Choose another key_func"
             )
-        return "unknown"
 
 
 client_ip = ClientIP()
@@ -206,7 +206,7 @@ def early_parameter(
     which cannot be annotated, gets what fits. None if *function* wants anything else,
     so that it cannot be called before something is read.
     """
-    parameters = list(_signature(function).parameters.values())
+    parameters = _parameters(function)
     if len(parameters) != 1 or parameters[0].kind not in (
         inspect.Parameter.POSITIONAL_ONLY,
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -226,11 +226,13 @@ def _what_fits(scope: Scope) -> HTTPConnection:
     return (Request if scope["type"] == "http" else HTTPConnection)(scope)
 
 
-def _signature(function: Callable[..., object]) -> inspect.Signature:
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
     try:
-        return inspect.signature(function, eval_str=True)
+        return list(inspect.signature(function, eval_str=True).parameters.values())
     except NameError:
-        return inspect.signature(function)
+        return list(inspect.signature(function).parameters.values())
+    except ValueError:  # a function of C that does not tell
+        return []
 
 
 _Reader: TypeAlias = Callable[[Scope], object | Awaitable[object]]
@@ -250,10 +252,11 @@ def reader_of(function: Callable[..., object], role: str) -> _Reader:
     """
     wanted = early_parameter(function)
     if wanted is None:
-        name = getattr(function, "__qualname__", None) or repr(function)
+        name = getattr(function, "__name__", role).replace("<lambda>", role)
+        shown = getattr(function, "__qualname__", None) or repr(function)
         msg = (
-            f"The {role} function {name} does not take just the connection. "
-            f"Write 'def {getattr(function, '__name__', role)}(request: Request)'"
+            f"The {role} function {shown} does not take just the connection. "
+            f"Write 'def {name}(request: Request)'"
         )
         raise ConfigurationError(msg)
     return lambda scope: function(wanted(scope))

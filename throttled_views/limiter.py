@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
 from starlette.exceptions import HTTPException, WebSocketException
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -42,7 +42,7 @@ from throttled_views.headers import (
     merged,
     renderer_of,
 )
-from throttled_views.keys import client_ip, reader_of
+from throttled_views.keys import client_ip, early_parameter, reader_of
 from throttled_views.limits import (
     KeyFunc,
     Limit,
@@ -253,18 +253,19 @@ class Limiter:
         ):
             if limit.bucket is not None:
                 self._check_bucket(limit.bucket, slot, limit)
-            rules.append(
-                Rule(
-                    limit,
-                    name=name,
-                    slot=slot,
-                    using=self.using,
-                    key_func=self.key_func,
-                    prefix=self.prefix,
-                    method=method,
-                    route=route,
-                )
+            rule = Rule(
+                limit,
+                name=name,
+                slot=slot,
+                using=self.using,
+                key_func=self.key_func,
+                prefix=self.prefix,
+                method=method,
+                route=route,
             )
+            if method == WEBSOCKET:
+                check_socket(rule.key_func, limit.quota, limit.cost)
+            rules.append(rule)
         return Throttled.declared(limits).bound(self.store, rules)
 
     def number_of(self, owner: Any, name: str) -> int:
@@ -340,6 +341,17 @@ def check_functions(limit: Limit) -> None:
         reader_of(limit.quota, "quota")
     if callable(limit.cost):
         reader_of(limit.cost, "cost")
+
+
+def check_socket(*functions: object) -> None:
+    """Raise ViewDefinitionError if one of *functions* cannot be given a socket."""
+    for function in functions:
+        if callable(function) and early_parameter(function) is Request:
+            raise ViewDefinitionError(
+                name_of(function),
+                "a WebSocket has no Request to give it",
+                "Annotate its parameter HTTPConnection",
+            )
 
 
 class Part(NamedTuple):

@@ -101,7 +101,7 @@ class Limit:
         set_field = object.__setattr__
         set_field(self, "quota", _quota_or_function(quota))
         set_field(self, "key_func", _checked_function("key_func", key_func))
-        set_field(self, "cost", cost if callable(cost) else _checked_cost(cost))
+        set_field(self, "cost", _cost_or_function(cost))
         set_field(self, "name", _checked_text("name", name))
         set_field(self, "using", None if using is None else available(using))
         set_field(self, "bucket", _checked_text("bucket", bucket))
@@ -259,7 +259,9 @@ def _checked_function(name: str, function: object) -> KeyFunc | None:
     raise ConfigurationError(msg)
 
 
-def _checked_cost(cost: object) -> int:
+def _cost_or_function(cost: object) -> int | CostFunc:
+    if callable(cost) and not isinstance(cost, type):
+        return cast("CostFunc", cost)
     try:
         return checked_cost(cost)
     except ValueError as error:

@@ -51,7 +51,7 @@ _SPELLINGS = {
     "seconds": "s",
 }
 _TEXT = re.compile(
-    r"\s*(?P<limit>\d+)\s*(?:/|\bper\b)\s*(?P<count>\d+)?\s*(?P<unit>[a-z]+)"
+    r"\s*(?P<limit>\d+)\s*(?:/|\bper\b)\s*(?:(?P<count>\d+)\s*)?(?P<unit>[a-z]+)"
     r"(?:\s+burst\s+(?P<burst>\d+))?\s*",
     re.ASCII | re.IGNORECASE,
 )
@@ -269,6 +269,8 @@ def _checked_period(given: str, period: object) -> timedelta:
     if not isinstance(period, timedelta):
         if period != period:  # noqa: PLR0124 - only NaN differs from itself
             raise InvalidQuotaError(given, "the period is not a number")
+        if period < 0:
+            raise InvalidQuotaError(given, "the period is negative")
         try:
             period = timedelta(seconds=period)
         except OverflowError:

@@ -22,7 +22,8 @@ from functools import lru_cache
 from math import gcd
 from typing import NamedTuple, Self
 
-from throttled_views.quotas import Quota
+from throttled_views.errors import ConfigurationError
+from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import Decision
 
 __all__ = ["Bucket", "bucket_of", "rebase", "refund", "settle", "take", "tell"]
@@ -53,9 +54,20 @@ class Bucket(NamedTuple):
         return cls(quota.limit // shared, token, quota.burst, quota.burst * token)
 
 
+_BUCKETS = (Algorithm.TOKEN_BUCKET, Algorithm.GCRA, Algorithm.LEAKY_BUCKET)
+
+
 @lru_cache(maxsize=1024)
-def bucket_of(quota: Quota) -> Bucket:
-    """Return `Bucket.of(quota)`, worked out once for the quotas in use."""
+def bucket_of(quota: Quota, using: Algorithm = Algorithm.TOKEN_BUCKET) -> Bucket:
+    """
+    Return `Bucket.of(quota)`, worked out once for the quotas in use.
+
+    Raises:
+        ConfigurationError: *using* is no algorithm of this file.
+    """
+    if using not in _BUCKETS:
+        msg = f"A bucket cannot count by {using!r}. Use Algorithm.TOKEN_BUCKET"
+        raise ConfigurationError(msg)
     return Bucket.of(quota)
 
 
@@ -130,7 +142,7 @@ def tell(
     retry_us: int | None = 0
     if limited:
         short = cost * bucket.token - level
-        retry_us = None if cost > bucket.capacity else -(-short // scale)
+        retry_us = None if cost > bucket.capacity else max(0, -(-short // scale))
     return Decision(
         limited,
         bucket.capacity,

@@ -32,6 +32,7 @@ from throttled_views.algorithms.bucket import (
     take,
     tell,
 )
+from throttled_views.errors import StoreUnavailableError
 from throttled_views.results import (
     Charge,
     Decision,
@@ -117,6 +118,9 @@ class _Shard:
             if len(self.buckets) > _NUMBER_MASK:
                 self._forget_unused_buckets()
             number = len(self.buckets)
+            if number > _NUMBER_MASK:
+                msg = f"Over {_NUMBER_MASK} keys of one shard have different quotas"
+                raise StoreUnavailableError(msg) from None
             self.buckets.append(bucket)
         return empty_at << _NUMBER_BITS | number
 
@@ -199,7 +203,8 @@ class MemoryStore:
             staged: dict[str, tuple[int, Bucket]] = {}
             decisions: list[Decision] = []
             for charge in charges:
-                key, cost, bucket = charge.key, charge.cost, bucket_of(charge.quota)
+                key, cost = charge.key, charge.cost
+                bucket = bucket_of(charge.quota, charge.algorithm)
                 stored = self._staged_or_stored(staged, key, now_us, bucket)
                 limited, empty_at = take(stored, now_us, bucket, cost)
                 staged[key] = empty_at, bucket
@@ -238,28 +243,34 @@ class MemoryStore:
         for charge in charges:
             price[charge.key] = price.get(charge.key, 0) + charge.cost
         return [
-            result_of(
-                self._peek(
-                    charge, now_us, cost=price[charge.key] if decision.limited else 0
-                )
-            )
-            for charge, decision in zip(charges, decisions, strict=True)
+            result_of(self._as_it_stands(charge, now_us, limited, price[charge.key]))
+            for charge, (limited, *_) in zip(charges, decisions, strict=True)
         ]
+
+    def _as_it_stands(
+        self,
+        charge: Charge,
+        now_us: int,
+        limited: bool,  # noqa: FBT001 - what was decided
+        price: int,
+    ) -> Decision:
+        bucket = bucket_of(charge.quota, charge.algorithm)
+        stored = self._shard(charge.key).read(charge.key, now_us, bucket)
+        empty_at = settle(stored, now_us, bucket)
+        return tell(limited, empty_at, now_us, bucket, price)
 
     async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
         with self._lock:
             now_us = self._now_ns() // _NS_PER_US
-            return [
-                result_of(self._peek(charge, now_us, cost=charge.cost))
-                for charge in charges
-            ]
-
-    def _peek(self, charge: Charge, now_us: int, *, cost: int) -> Decision:
-        bucket = bucket_of(charge.quota)
-        stored = self._shard(charge.key).read(charge.key, now_us, bucket)
-        limited, _ = take(stored, now_us, bucket, cost)
-        return tell(limited, settle(stored, now_us, bucket), now_us, bucket, cost)
+            results: list[RateLimitResult] = []
+            for charge in charges:
+                bucket = bucket_of(charge.quota, charge.algorithm)
+                stored = self._shard(charge.key).read(charge.key, now_us, bucket)
+                limited, _ = take(stored, now_us, bucket, charge.cost)
+                told = self._as_it_stands(charge, now_us, limited, charge.cost)
+                results.append(result_of(told))
+            return results
 
     async def refund(self, receipts: Sequence[Receipt], /) -> None:
         """Give charges back; see `Store.refund`."""

@@ -153,7 +153,7 @@ FORMS = {
     "async wrapper without wraps": Form(
         wrapper_without_wraps,
         LOST,
-        "Use functools.wraps in the decorator around it",
+        "functools.wraps in the decorator around it",
         place_of(wrapper_without_wraps),
     ),
     "without self": Form(without_self, NO_SELF, AS_METHOD, place_of(without_self)),
@@ -169,7 +169,7 @@ FORMS_TO_REFUSE = [
         Form(
             wrapper_with_self,
             LOST,
-            "Use functools.wraps in the decorator around it",
+            "functools.wraps in the decorator around it",
             place_of(wrapper_with_self),
         ),
         id="async wrapper with self without wraps",

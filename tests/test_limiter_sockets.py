@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, WebSocket
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, WebSocket
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
@@ -18,8 +18,10 @@ from throttled_views import (
     Limiter,
     MemoryStore,
     RateLimitExceededError,
+    Throttle,
     ThrottledRouter,
     ThrottledView,
+    ViewDefinitionError,
     route,
 )
 
@@ -258,6 +260,46 @@ async def test_what_is_no_key_accepts_no_socket(
 
     with pytest.raises(InvalidKeyError):
         await handshake(app, "/", DENIAL)
+
+
+def by_path(request: Request) -> str:
+    """Want what a socket does not have."""
+    return request.url.path
+
+
+def once(_request: Request) -> str:
+    """Choose a quota, wanting the same."""
+    return "1/h"
+
+
+def one(_request: Request) -> int:
+    """Tell a cost, wanting the same."""
+    return 1
+
+
+WANTING_A_REQUEST: dict[str, Throttle] = {
+    "a key function": Limit("5/h", key_func=by_path),
+    "a quota function": once,
+    "a cost function": Limit("5/h", cost=one),
+}
+
+
+@ways
+@pytest.mark.parametrize("throttle", WANTING_A_REQUEST.values(), ids=WANTING_A_REQUEST)
+async def test_what_wants_a_request_accepts_no_socket(
+    way: Callable[[Limiter], FastAPI], throttle: Throttle
+) -> None:
+    """There is none to give it; the error says what to write instead."""
+    with pytest.raises(ViewDefinitionError, match="Annotate its parameter HTTPConn"):
+        await handshake(way(Limiter(throttle)), "/", DENIAL)
+
+
+def test_the_key_function_of_a_router_of_sockets_wants_no_request() -> None:
+    """What is known when a socket is registered is refused then."""
+    router = ThrottledRouter(Limiter("5/h", key_func=by_path))
+
+    with pytest.raises(ViewDefinitionError, match="a WebSocket has no Request"):
+        router.add_api_websocket_route("/", accept)
 
 
 async def test_a_lambda_is_given_the_connection() -> None:

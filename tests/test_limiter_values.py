@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
-from fastapi import Depends, Header, HTTPException, Request
+from fastapi import Depends, Header, HTTPException, Request, Response
+from fastapi.responses import PlainTextResponse
 from starlette.requests import HTTPConnection
 
 from tests.asgi import Relay, answers, fields_of, statuses
@@ -231,6 +232,29 @@ async def test_a_key_function_may_refuse_a_request(way: Way) -> None:
 
     assert (401, {"detail": "Unauthorized"}) == (answer.status_code, answer.json())
     assert "Basic" == answer.headers["WWW-Authenticate"]
+    assert 0 == served.times
+
+
+@ways
+async def test_an_error_of_a_key_function_may_have_a_handler(way: Way) -> None:
+    """It is asked, as for an error of the handler."""
+
+    class UnknownTenantError(Exception):
+        """No such tenant."""
+
+    def by_known_tenant(_request: Request) -> str:
+        raise UnknownTenantError
+
+    served = Served()
+    app = way(Limiter("1/h", key_func=by_known_tenant), served.handler)
+
+    @app.exception_handler(UnknownTenantError)
+    async def render(_request: Request, _error: Exception) -> Response:
+        return PlainTextResponse("who?", 403)
+
+    (answer,) = await answers(app, "GET /")
+
+    assert (403, "who?") == (answer.status_code, answer.text)
     assert 0 == served.times
 
 

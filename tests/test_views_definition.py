@@ -933,6 +933,42 @@ async def test_a_partialmethod_may_be_decorated() -> None:
     assert "served" == await body(app_of(view), "GET /v/x")
 
 
+async def test_a_partialmethod_may_be_made_and_decorated_in_a_class() -> None:
+    """What it is made of may be a method of the same class."""
+    given: Any = functools.partialmethod
+    decorate: Callable[[Any], Any] = limit("5/m")
+
+    class View(ThrottledView):
+        async def _serve(self, text: str) -> str:
+            return text
+
+        get = decorate(given(_serve, "given"))
+
+    assert "given" == await body(app_of(View))
+    assert ["5/m"] == [str(each.quota) for each in View.throttled["get"].limits]
+
+
+def test_a_failed_class_statement_leaves_nothing_behind() -> None:
+    """A class that is written again, after an error in it, is a class of its own."""
+
+    def define(view_path: str, decorate: Callable[[Any], Any]) -> type[ThrottledView]:
+        class View(ThrottledView):
+            path = view_path
+            throttle = "5/m"
+
+            @decorate
+            async def get(self) -> None:
+                pass
+
+        return View
+
+    with pytest.raises(ViewDefinitionError, match="is no path"):
+        define("bad", limit("1/m"))
+    view = define("/good", lambda method: method)
+
+    assert ["5/m"] == [str(each.quota) for each in view.throttled["get"].limits]
+
+
 # --- what registration finds ----------------------------------------------------------
 
 

@@ -187,6 +187,21 @@ def test_a_decorated_handler_of_the_base_leaves_siblings_alone(
     assert Mine.throttled["get"].limits == Next.throttled["get"].limits
 
 
+@pytest.mark.xfail(reason="The mark is set on the function of the mixin.")
+def test_a_decorated_handler_of_a_mixin_leaves_others_alone() -> None:
+    """A mixin that is no view is shared as well, and so is no place for marks."""
+
+    class Mixin:
+        async def get(self) -> None:
+            pass
+
+    with suppress(ViewDefinitionError):
+        view_of(("get", exempt(Mixin.get)), bases=(Mixin, ThrottledView))
+    view = view_of(("throttle", "1/m"), bases=(Mixin, ThrottledView))
+
+    assert ["1/m"] == [str(each.quota) for each in view.throttled["get"].limits]
+
+
 async def test_a_route_is_registered_once() -> None:
     """However often a handler is inherited, it is one operation of the document."""
 

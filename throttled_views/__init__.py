@@ -7,6 +7,7 @@ A view declares its limits; a router that includes it enforces them. See
 
 from throttled_views.errors import (
     ConfigurationError,
+    InvalidAnswerError,
     InvalidKeyError,
     InvalidQuotaError,
     LimitedError,
@@ -69,6 +70,7 @@ __all__ = [
     "CostFunc",
     "CurrentRateLimit",
     "Exempt",
+    "InvalidAnswerError",
     "InvalidKeyError",
     "InvalidQuotaError",
     "KeyFunc",

@@ -19,13 +19,21 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Iterator,
     Mapping,
 )
 from contextlib import aclosing
-from functools import partial, partialmethod, wraps
-from types import FunctionType, SimpleNamespace
+from functools import partial, partialmethod, reduce, wraps
+from operator import or_
+from types import (
+    FunctionType,
+    MemberDescriptorType,
+    NoneType,
+    SimpleNamespace,
+    UnionType,
+)
 from typing import (
     Annotated,
     Any,
@@ -49,6 +57,7 @@ from starlette.responses import Response
 from throttled_views.errors import ViewDefinitionError
 
 __all__ = [
+    "SETTINGS",
     "Exchange",
     "Guard",
     "HandlerDecorator",
@@ -78,6 +87,9 @@ HandlerT = TypeVar(
 _NOTHING = inspect.Parameter.empty
 _BY_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+SETTINGS = ("path", "tags", "dependencies", "throttle", "key_func", "using", "bucket")
+"""The attributes by which a view declares."""
+
 _EXCHANGE = "throttled_views_exchange"
 _INJECTED_TYPES = (
     HTTPConnection,
@@ -86,6 +98,7 @@ _INJECTED_TYPES = (
     StarletteBackgroundTasks,
     SecurityScopes,
 )
+_SLOT = MemberDescriptorType
 _INJECTED_VALUES = (params.Depends, params.Param, params.Body)
 
 
@@ -151,7 +164,7 @@ def name_of(thing: object) -> str:
 
 def where(function: Any) -> str:
     """Return a place to look at, as ``(file:line)``, empty if there is none."""
-    code = getattr(origin_of(function), "__code__", None)
+    code = getattr(origin_of(getattr(function, "fget", function)), "__code__", None)
     return f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
 
 
@@ -346,10 +359,10 @@ def view_endpoint(view: type, name: str) -> Any:
     """
     owner = next(each for each in view.__mro__ if name in vars(each))
     scene = _Scene(view, owner, name)
-    method = getattr(view, name)
+    raw, method = vars(owner)[name], getattr(view, name)
+    function = origin_of(raw)
     signature = inspect.signature(method)
     self_parameter, *parameters = signature.parameters.values()
-    function = origin_of(method)
     parameters = [scene.resolved(each, function) for each in parameters]
     factory = _factory(view)
     if factory is not None:
@@ -360,14 +373,14 @@ def view_endpoint(view: type, name: str) -> Any:
                 annotation=Annotated[view, Depends(factory)],
             )
         )
-    make = _stream_endpoint if is_stream(function) else _coroutine_endpoint
+    make = _stream_endpoint if is_stream(raw) else _coroutine_endpoint
     endpoint = _with_globals_of(
         function, make(view, method, self_parameter.name if factory else None)
     )
     endpoint.__name__ = name
     endpoint.__qualname__ = f"{view.__qualname__}.{name}"
     endpoint.__module__ = view.__module__
-    endpoint.__doc__ = method.__doc__ if function is method else function.__doc__
+    endpoint.__doc__ = function.__doc__
     endpoint.__signature__ = inspect.Signature(
         parameters,
         return_annotation=scene.resolved_annotation(
@@ -411,6 +424,7 @@ class _Scene:
         self._owner = owner
         self._member = member
         self._arguments = _type_arguments(view).get(owner, {})
+        self._open = {*getattr(owner, "__parameters__", ())} - {*self._arguments}
 
     def resolved(
         self, parameter: inspect.Parameter, function: Any
@@ -425,8 +439,7 @@ class _Scene:
         annotation = self.resolved_annotation(
             parameter.annotation, function, parameter.name
         )
-        kind = parameter.kind if parameter.kind in _VARIADIC else _BY_KEYWORD
-        return parameter.replace(kind=kind, annotation=annotation)
+        return parameter.replace(kind=_BY_KEYWORD, annotation=annotation)
 
     def resolved_annotation(self, annotation: Any, function: Any, name: str) -> Any:
         """Return *annotation* of *name* evaluated, without type variables."""
@@ -436,7 +449,7 @@ class _Scene:
             (*_type_parameters(self._owner), *_type_parameters(function)),
         )
         annotation = _substituted(annotation, self._arguments)
-        if _is_open(annotation):
+        if _is_open(annotation, self._open):
             raise ViewDefinitionError(
                 f"{name_of(self._view)}.{self._member}{where(function)}",
                 f"the type of {name!r} is still {annotation!r}",
@@ -455,7 +468,8 @@ def _factory(view: Any) -> Any:
         owner = next(each for each in view.__mro__ if "__init__" in vars(each))
         scene = _Scene(view, owner, "__init__")
         for parameter in list(inspect.signature(constructor).parameters.values())[1:]:
-            if parameter.kind not in _VARIADIC:
+            # An annotated setting of a dataclass is a parameter, but not a client's.
+            if parameter.kind not in _VARIADIC and parameter.name not in SETTINGS:
                 resolved = scene.resolved(parameter, origin_of(constructor))
                 parameters[parameter.name] = resolved
                 attributes.pop(parameter.name, None)
@@ -482,13 +496,23 @@ def _injected_attributes(view: type) -> Iterator[inspect.Parameter]:
     found: dict[str, inspect.Parameter] = {}
     for owner in reversed(view.__mro__):
         scene = _Scene(view, owner, "__init__")
-        module = SimpleNamespace(
-            __globals__=getattr(sys.modules.get(owner.__module__), "__dict__", {})
-        )
-        for name, annotation in vars(owner).get("__annotations__", {}).items():
+        module = SimpleNamespace(__globals__=_namespace(owner))
+        annotations = inspect.get_annotations(owner)
+        for name in [each for each in found if each in vars(owner)]:
+            if not isinstance(vars(owner)[name], (*_INJECTED_VALUES, _SLOT)):
+                found.pop(name)  # a value of the subclass's own
+        for name, annotation in annotations.items():
             found.pop(name, None)
             default = inspect.getattr_static(view, name, _NOTHING)
+            if isinstance(default, _SLOT):
+                default = _NOTHING
             known = _evaluated(annotation, module.__globals__, _type_parameters(owner))
+            if isinstance(known, str) and "Annotated[" in known:
+                raise ViewDefinitionError(
+                    f"{name_of(view)}.{name}",
+                    f"its annotation {known!r} names what cannot be looked up",
+                    "Import the names it uses where the module runs, too",
+                )
             if _is_injected(known, default):
                 found[name] = inspect.Parameter(
                     name,
@@ -514,6 +538,11 @@ def _is_injected(annotation: Any, default: object) -> bool:
 # --- annotations ----------------------------------------------------------------------
 
 
+def _namespace(owner: type) -> dict[str, Any]:
+    """Return the names of the module that *owner* was written in."""
+    return getattr(sys.modules.get(owner.__module__), "__dict__", {})
+
+
 def _type_parameters(scope: object) -> tuple[Any, ...]:
     """Return the type parameters written in brackets after the name (PEP 695)."""
     return getattr(scope, "__type_params__", ())
@@ -533,7 +562,8 @@ def _evaluated(
         )
     except (NameError, AttributeError):
         return annotation
-    return hints["it"]
+    # FastAPI tells None, which is no body, from its type, which is a null.
+    return None if hints["it"] is NoneType else hints["it"]
 
 
 def _type_arguments(view: type) -> dict[type, dict[Any, Any]]:
@@ -541,10 +571,14 @@ def _type_arguments(view: type) -> dict[type, dict[Any, Any]]:
     found: dict[type, dict[Any, Any]] = {view: {}}
 
     def visit(owner: type) -> None:
+        place = _namespace(owner), _type_parameters(owner)
         for base in vars(owner).get("__orig_bases__", owner.__bases__):
             origin = typing.get_origin(base) or base
             variables = getattr(origin, "__parameters__", ())
-            given = [_substituted(each, found[owner]) for each in typing.get_args(base)]
+            given = [
+                _substituted(_evaluated(each, *place), found[owner])
+                for each in typing.get_args(base)
+            ]
             if origin not in found or given:
                 found[origin] = dict(zip(variables, given, strict=False))
             visit(origin)
@@ -553,32 +587,52 @@ def _type_arguments(view: type) -> dict[type, dict[Any, Any]]:
     return found
 
 
-def _substituted(annotation: Any, arguments: Mapping[Any, Any]) -> Any:
+def _substituted(  # noqa: PLR0911 - one for each kind of annotation
+    annotation: Any, arguments: Mapping[Any, Any]
+) -> Any:
     """Return *annotation* with type variables replaced by *arguments*."""
-    if not arguments:
-        return annotation
     if isinstance(annotation, TypeVar):
         return arguments.get(annotation, annotation)
-    variables = _variables(annotation)
-    if not any(each in arguments for each in variables):
-        return annotation
-    return annotation[tuple(arguments.get(each, each) for each in variables)]
-
-
-def _variables(annotation: Any) -> tuple[Any, ...]:
-    """
-    Return the type variables that *annotation* can be subscripted with.
-
-    A Pydantic model made generic by its own variable, ``Page[T]``, is the bare ``Page``
-    again; its metadata tells what is open.
-    """
+    if isinstance(annotation, list):  # the parameters of a Callable
+        return [_substituted(each, arguments) for each in annotation]
     if isinstance(annotation, type):
-        metadata = getattr(annotation, "__pydantic_generic_metadata__", {})
-        return tuple(metadata.get("parameters", ()))
-    return tuple(getattr(annotation, "__parameters__", ()))
+        variables = _model_variables(annotation)
+        if not any(each in arguments for each in variables):
+            return annotation
+        model: Any = annotation
+        return model[tuple(arguments.get(each, each) for each in variables)]
+    origin: Any = typing.get_origin(annotation)
+    inner = typing.get_args(annotation)
+    if origin is Annotated:
+        return Annotated[(_substituted(inner[0], arguments), *inner[1:])]
+    replaced = tuple(_substituted(each, arguments) for each in inner)
+    if origin is None or replaced == inner:
+        return annotation
+    if origin is UnionType:
+        return reduce(or_, replaced)
+    return origin[replaced]
 
 
-def _is_open(annotation: Any) -> bool:
+def _model_variables(model: type) -> tuple[Any, ...]:
+    """
+    Return the type variables of a Pydantic model.
+
+    One made generic by its own variable, ``Page[T]``, is the bare ``Page`` again; only
+    its metadata tells what is open.
+    """
+    metadata: Mapping[str, Any] = getattr(model, "__pydantic_generic_metadata__", {})
+    return tuple(metadata.get("parameters", ()))
+
+
+def _is_open(annotation: Any, variables: Collection[Any]) -> bool:
+    """Tell whether a type variable is left, of a Pydantic model one of *variables*."""
     if isinstance(annotation, TypeVar):
         return True
-    return not isinstance(annotation, type) and bool(_variables(annotation))
+    if isinstance(annotation, type):
+        return any(each in variables for each in _model_variables(annotation))
+    if isinstance(annotation, list):
+        return any(_is_open(each, variables) for each in annotation)
+    inner = typing.get_args(annotation)
+    if typing.get_origin(annotation) is Annotated:
+        inner = inner[:1]
+    return any(_is_open(each, variables) for each in inner)

@@ -8,13 +8,15 @@ runs, with what to write instead.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from fastapi import params
 
 from throttled_views._binding import (
+    SETTINGS,
     RouteCall,
     is_async,
     name_of,
@@ -25,12 +27,17 @@ from throttled_views._binding import (
 from throttled_views.errors import ConfigurationError, ViewDefinitionError
 from throttled_views.limiter import check_functions, check_socket
 from throttled_views.limits import Limit, available, limits_of
-from throttled_views.routing import LIMITS_MARK, ROUTES_MARK, Definition, Handler
+from throttled_views.routing import (
+    LIMITS_MARK,
+    ROUTES_MARK,
+    Definition,
+    Handler,
+    marked_in,
+)
 
-__all__ = ["SETTINGS", "VERBS", "ClassBody", "definition_of"]
+__all__ = ["VERBS", "ClassBody", "definition_of"]
 
 VERBS = ("get", "post", "put", "patch", "delete", "head", "options", "trace")
-SETTINGS = ("path", "tags", "dependencies", "throttle", "key_func", "using", "bucket")
 
 _FASTAPI_VALUES = (params.Depends, params.Param, params.Body)
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -39,15 +46,15 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class ClassBody(dict[str, object]):
     """The namespace of a class statement; a handler written twice is an error in it."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
     def __setitem__(self, name: str, value: object) -> None:
         earlier = self.get(name)
-        if (
-            _is_handler(name, earlier)
-            and _is_handler(name, value)
-            and origin_of(earlier) is not origin_of(value)
-        ):
+        if _is_handler(name, earlier) and origin_of(earlier) is not origin_of(value):
             raise ViewDefinitionError(
-                f"{name}{where(value)}",
+                f"{self.get('__qualname__', self._name)}.{name}{where(value)}",
                 f"the handler is defined twice, first{where(earlier)}",
                 "Rename one, and give it its route: @route.get('/…')",
             )
@@ -61,8 +68,11 @@ def definition_of(view: type) -> Definition:
     Raises:
         ConfigurationError: It could not be limited as declared.
     """
-    _check_settings(view)
+    for name in SETTINGS:
+        with _noted(f"It is declared as {name_of(view)}.{name}"):
+            _check_setting(view, name)
     _check_injected_values(view)
+    _check_no_mark_is_lost(view)
     return Definition(
         path=_setting(view, "path") or "",
         tags=tuple(_setting(view, "tags") or ()),
@@ -95,11 +105,9 @@ def _handlers(view: type) -> Iterable[Handler]:
                         f"{method} {call.path!r} of the view is served by {first}",
                         "Give it a path of its own",
                     )
-        try:
-            yield _handler(view, name, raw, calls)
-        except ConfigurationError as error:
-            error.add_note(f"It is declared for {subject}{where(raw)}")
-            raise
+        with _noted(f"It is declared for {subject}{where(raw)}"):
+            handler = _handler(view, name, raw, calls)
+        yield handler
 
 
 def _check_no_limit(raw: object, subject: str) -> None:
@@ -113,7 +121,7 @@ def _check_no_limit(raw: object, subject: str) -> None:
 
 def _calls(name: str, raw: object) -> tuple[RouteCall, ...]:
     """Return the routes that lead to *raw*, none if it is no handler."""
-    marks: tuple[RouteCall, ...] = getattr(raw, ROUTES_MARK, ())
+    marks: tuple[RouteCall, ...] = getattr(_function(raw), ROUTES_MARK, ())
     if marks or name not in VERBS:
         return marks
     return (RouteCall(name, ("",), {}),)
@@ -152,24 +160,58 @@ def _setting(view: type, name: str) -> Any:
     return raw.__func__ if isinstance(raw, staticmethod) else raw
 
 
-def _check_settings(view: type) -> None:
-    path = _setting(view, "path") or ""
-    if not isinstance(path, str) or (path and not path.startswith("/")):
+def _check_setting(view: type, name: str) -> None:
+    value = _setting(view, name)
+    if value is None:
+        return
+    if name == "path" and not _is_path(value):
         raise ViewDefinitionError(
             f"{name_of(view)}.path",
-            f"{path!r} is no path",
+            f"{value!r} is no path",
             "Write for example '/items'",
         )
-    key_func = _setting(view, "key_func")
-    if key_func is not None:
-        check_functions(Limit("1/s", key_func=key_func))
-    if (using := _setting(view, "using")) is not None:
-        available(using)
+    if name == "key_func":
+        check_functions(Limit("1/s", key_func=value))
+    if name == "using":
+        available(value)
+    if name == "bucket":
+        Limit("1/s", bucket=value)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and (not value or value.startswith("/"))
+
+
+@contextmanager
+def _noted(note: str) -> Iterator[None]:
+    """Add *note* to an error, which does not know where it was declared."""
+    try:
+        yield
+    except ConfigurationError as error:
+        error.add_note(note)
+        raise
+
+
+def _check_no_mark_is_lost(view: type) -> None:
+    """Refuse a decorator that hides what one below it declared."""
+    for handler, mark in marked_in(view):
+        name = handler.__name__
+        if name in vars(view) and not hasattr(_function(vars(view)[name]), mark):
+            raise ViewDefinitionError(
+                f"{name_of(view)}.{name}{where(handler)}",
+                "a decorator above @limit, @exempt or @route hides it",
+                "Use functools.wraps in that decorator, or write it below",
+            )
+
+
+def _function(raw: Any) -> Any:
+    """Return *raw*, or the function in a staticmethod or classmethod."""
+    return raw.__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
 
 
 def _check_injected_values(view: type) -> None:
     annotated = {
-        name for base in view.__mro__ for name in vars(base).get("__annotations__", ())
+        name for base in view.__mro__ for name in inspect.get_annotations(base)
     }
     for base in view.__mro__:
         for name, value in vars(base).items():
@@ -206,11 +248,11 @@ def _check_method(view: type, name: str, raw: Any, subject: str) -> None:
     if isinstance(raw, partial) or not is_async(raw):
         raise not_async(subject, raw)
     parameters = list(inspect.signature(getattr(view, name)).parameters.values())
-    if parameters and all(each.kind in _VARIADIC for each in parameters):
+    if any(each.kind in _VARIADIC for each in parameters):
         raise ViewDefinitionError(
             subject + where(raw),
             "its parameters were lost, so FastAPI could not fill them",
-            "Use functools.wraps in the decorator around it",
+            "Use functools.wraps in the decorator around it, or name each parameter",
         )
     if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
         raise ViewDefinitionError(

@@ -94,11 +94,13 @@ class Plan:
             _merger(self._machinery.renderer, bucket, cost),
         )
 
-    def _outcome(self, rule: Rule, bucket: Bucket, cost: int, taken: Taken) -> Outcome:
+    def _outcome(
+        self, rule: Rule, bucket: Bucket, cost: int, taken: Taken, scope_id: int
+    ) -> Outcome:
         limited, empty_at, now_us, key = taken
         decision = tell(limited, empty_at, now_us, bucket, cost)
         result = rule.result(key, decision)
-        outcome = Outcome()
+        outcome = Outcome(scope_id)
         outcome.answers.append(Answer(result, decision, self._machinery.renderer))
         outcome.decided += [self._throttleds[0], (self._machinery.store, key)]
         return outcome

@@ -9,7 +9,8 @@ Everything we raise.
   + LimitedError             the client must wait
     - RateLimitExceededError … and is told so with a 429 (throttled_views.outcome)
   + StoreUnavailableError    nobody could say whether the client must wait
-  + InvalidKeyError          a key function returned what cannot be a key
+  + InvalidAnswerError       a quota or cost function answered what it cannot
+    - InvalidKeyError        … a key function, or a caller
   + NoRateLimitError         a result was asked for where no limit applied
 
 No framework is imported here, so that stores and algorithms may raise these too.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 __all__ = [
     "ConfigurationError",
+    "InvalidAnswerError",
     "InvalidKeyError",
     "InvalidQuotaError",
     "LimitedError",
@@ -74,7 +76,13 @@ class InvalidQuotaError(ConfigurationError, ValueError):
         )
 
 
-class ViewDefinitionError(ConfigurationError, TypeError):
+class _SubjectError(ConfigurationError):
+    def __init__(self, subject: str, problem: str, remedy: str) -> None:
+        self.subject = subject
+        super().__init__(f"{subject}: {problem}. {remedy}")
+
+
+class ViewDefinitionError(_SubjectError, TypeError):
     """
     A view class or a handler is written in a way that could not be limited.
 
@@ -82,22 +90,14 @@ class ViewDefinitionError(ConfigurationError, TypeError):
         subject: The class, method or function the message speaks of, by name.
     """
 
-    def __init__(self, subject: str, problem: str, remedy: str) -> None:
-        self.subject = subject
-        super().__init__(f"{subject}: {problem}. {remedy}")
 
-
-class RegistrationError(ConfigurationError):
+class RegistrationError(_SubjectError):
     """
     A route cannot be registered, because it would not be limited as declared.
 
     Attributes:
         subject: The route or handler the message speaks of, by name.
     """
-
-    def __init__(self, subject: str, problem: str, remedy: str) -> None:
-        self.subject = subject
-        super().__init__(f"{subject}: {problem}. {remedy}")
 
 
 class LimitedError(ThrottledViewsError):
@@ -108,22 +108,34 @@ class StoreUnavailableError(ThrottledViewsError):
     """A store could not be asked; whether anything was charged is unknown."""
 
 
-class InvalidKeyError(ThrottledViewsError, ValueError):
+class InvalidAnswerError(ThrottledViewsError, ValueError):
+    """
+    A key, quota or cost function answered what it cannot answer.
+
+    Neither "no limit" nor another guess is safe, so the request ends with this error.
+
+    Attributes:
+        given: The answer.
+    """
+
+    def __init__(self, given: object, source: str, instead: str) -> None:
+        self.given = given
+        super().__init__(f"{source} gave {shown(given)}. {instead}")
+
+
+class InvalidKeyError(InvalidAnswerError):
     """
     Something that cannot be a key was given as one, by a key function or a caller.
 
-    Neither "no limit" nor "one bucket for everybody" is a safe guess, so the request
-    ends with this error.
-
-    Attributes:
-        given: What was given.
+    Neither "no limit" nor "one bucket for everybody" is a safe guess.
     """
 
     def __init__(self, given: object, source: str) -> None:
-        self.given = given
         super().__init__(
-            f"{source} gave {given!r} as a key. Give a non-empty str; a key function "
-            "may also return None, where the limit does not apply"
+            given,
+            source,
+            "A key is a non-empty str; a key function may also return None, where the "
+            "limit does not apply",
         )
 
 

@@ -148,14 +148,17 @@ class Outcome:
     All that was decided for a request; one object per request.
 
     Attributes:
+        scope_id: The `id` of the scope it is of. A copy of a scope, which an application
+            may dispatch to another route, is another request.
         answers: What each limit that applied answered, in the order of decision.
         decided: What must not be decided, or charged, for this request again.
         written: Fields that were put onto the response that FastAPI will merge.
     """
 
-    __slots__ = ("answers", "decided", "written")
+    __slots__ = ("answers", "decided", "scope_id", "written")
 
-    def __init__(self) -> None:
+    def __init__(self, scope_id: int) -> None:
+        self.scope_id = scope_id
         self.answers: list[Answer] = []
         self.decided: list[object] = []
         self.written: dict[str, str] = {}
@@ -183,6 +186,14 @@ class RateLimitContext:
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether *other* is of the same request."""
+        return isinstance(other, RateLimitContext) and self._outcome is other._outcome
+
+    def __hash__(self) -> int:
+        """Return a hash of the request's identity."""
+        return hash(id(self._outcome))
 
     def __repr__(self) -> str:
         """Return the results."""

@@ -1,8 +1,9 @@
 """
 Who is charged for what: keys, and the functions that name clients.
 
-A key is made of three parts: the methods of the handler, what is limited, and who asks.
-The concrete URL is never part of it.
+A key says three things: the methods of the handler, what is limited, and who asks. The
+concrete URL is never part of it. In a store the limiter's prefix stands before it, and
+the name of the limit behind it.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class KeyParts(NamedTuple):
 def compose_key(parts: KeyParts, /) -> str:
     """
     Join *parts* with ``|``, each percent-encoded with nothing safe.
+
+    The key of a store is ``<prefix>|<this>|<name of the limit>``.
 
     No value can imitate the separator, and different parts never give the same key.
     A principal of more than 64 bytes is replaced by its 128-bit BLAKE2 digest, so that
@@ -231,7 +234,7 @@ def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
         return list(inspect.signature(function, eval_str=True).parameters.values())
     except NameError:
         return list(inspect.signature(function).parameters.values())
-    except ValueError:  # a function of C that does not tell
+    except (TypeError, ValueError):  # no function, or one of C that does not tell
         return []
 
 
@@ -253,18 +256,21 @@ def reader_of(function: Callable[..., object], role: str) -> _Reader:
     wanted = early_parameter(function)
     if wanted is None:
         name = getattr(function, "__name__", role).replace("<lambda>", role)
-        shown = getattr(function, "__qualname__", None) or repr(function)
         msg = (
-            f"The {role} function {shown} does not take just the connection. "
+            f"The {role} function {called(function)} does not take just the connection. "
             f"Write 'def {name}(request: Request)'"
         )
         raise ConfigurationError(msg)
     return lambda scope: function(wanted(scope))
 
 
+def called(function: object) -> str:
+    """Return what *function* is called in messages."""
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
 def checked_principal(principal: object, source: object) -> str:
     """Return *principal* if it can be one, else raise InvalidKeyError."""
     if not isinstance(principal, str) or not principal:
-        name = getattr(source, "__qualname__", None) or repr(source)
-        raise InvalidKeyError(principal, f"The key function {name}")
+        raise InvalidKeyError(principal, f"The key function {called(source)}")
     return principal

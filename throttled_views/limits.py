@@ -48,12 +48,12 @@ It returns a non-empty string, or None where the limit does not apply.
 """
 
 QuotaFunc: TypeAlias = Callable[
-    ..., Quota | str | Exempt | Awaitable[Quota | str | Exempt | None] | None
+    ..., Quota | str | Exempt | Awaitable[Quota | str | Exempt]
 ]
 """
 Chooses the quota of a request: a function, sync or async, of the request.
 
-It returns a quota or its text, or `EXEMPT` or None where the limit does not apply.
+It returns a quota or its text, or `EXEMPT` where the limit does not apply.
 """
 
 CostFunc: TypeAlias = Callable[..., int | Awaitable[int]]
@@ -217,7 +217,10 @@ def _each(item: object, options: LimitOptions) -> list[Limit]:
             raise ConfigurationError(msg)
         return [item]
     if isinstance(item, str):
-        return [Limit(part, **options) for part in item.split(";")]
+        parts = item.split(";")
+        if len(parts) > 1 and not all(map(str.strip, parts)):
+            raise InvalidQuotaError(item, "one of the list is empty")
+        return [Limit(part, **options) for part in parts]
     if isinstance(item, Exempt):
         msg = "EXEMPT stands alone. Write it instead of the list, or remove it"
         raise ConfigurationError(msg)

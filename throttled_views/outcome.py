@@ -110,28 +110,28 @@ class Quick(NamedTuple):
     Attributes:
         machinery: What it uses of its limiter.
         take: Decides, and charges.
-        outcome: Makes the outcome of a decision.
+        outcome: Makes the outcome of a decision, for the scope of an `id`.
         merged: Merges header fields with those of that outcome, without making it.
     """
 
     machinery: Machinery
     take: Callable[[Scope], Taken]
-    outcome: Callable[[Taken], Outcome]
+    outcome: Callable[[Taken, int], Outcome]
     merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders]
 
 
-_Recorded: TypeAlias = Outcome | tuple[Quick, Taken] | None
-"""What a scope holds: an outcome, or all that it takes to make one."""
+Recorded: TypeAlias = Outcome | tuple[Quick, Taken, int] | None
+"""What a scope holds: an outcome, or all that it takes to make one, with its `id`."""
 
 
 def outcome_of(scope: Scope) -> Outcome:
     """Return the outcome of the request of *scope*, making it if need be."""
-    recorded: _Recorded = scope.get(SCOPE_KEY)
-    if recorded is None:
-        recorded = Outcome()
-    elif isinstance(recorded, tuple):
-        quick, taken = recorded
-        recorded = quick.outcome(taken)
+    recorded: Recorded = scope.get(SCOPE_KEY)
+    if isinstance(recorded, tuple):
+        quick, taken, scope_id = recorded
+        recorded = quick.outcome(taken, scope_id)
+    if recorded is None or recorded.scope_id != id(scope):
+        recorded = Outcome(id(scope))
     scope[SCOPE_KEY] = recorded
     return recorded
 
@@ -143,9 +143,9 @@ def context_of(scope: Scope) -> RateLimitContext:
 
 def _merged(headers: Iterable[tuple[bytes, bytes]], scope: Scope) -> RawHeaders:
     """Return *headers* and those that tell the outcome, as a new list."""
-    recorded: _Recorded = scope.get(SCOPE_KEY)
+    recorded: Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
-        quick, taken = recorded
+        quick, taken, _ = recorded
         return quick.merged(headers, taken)
     return merged(headers, [] if recorded is None else recorded.raw_headers())
 

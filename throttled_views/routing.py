@@ -9,11 +9,13 @@ nested: before the body is read and before any dependency runs.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
-from functools import partial
+from functools import partial, partialmethod
+from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self, TypeVar, Unpack
+from weakref import WeakSet
 
 from fastapi import APIRouter, params
 from fastapi.routing import APIRoute
@@ -70,6 +72,9 @@ __all__ = ["ThrottledRoute", "ThrottledRouter", "exempt", "limit", "route"]
 LIMITS_MARK = "__throttled_views_limits__"
 ROUTES_MARK = "__throttled_views_routes__"
 
+_marked: dict[str, list[tuple[Any, str]]] = {}  # by the class body they stand in
+_claimed: WeakSet[Any] = WeakSet()  # functions of classes that are finished
+
 
 # --- decorators of methods ------------------------------------------------------------
 
@@ -122,33 +127,57 @@ def _limits(throttles: Sequence[Throttle], options: LimitOptions) -> tuple[Limit
 
 
 def _mark_limits(handler: Any, limits: tuple[Limit, ...], decorator: str) -> None:
-    _check_is_method(handler, f"@{decorator}", f"@limiter.{decorator}")
+    _check_is_open_method(handler, f"@{decorator}", f"@limiter.{decorator}")
     if hasattr(handler, LIMITS_MARK):
         raise ViewDefinitionError(
             name_of(handler),
             "it has two of @limit and @exempt",
             "Write one; several limits go into one @limit('5/m', '100/h')",
         )
-    setattr(handler, LIMITS_MARK, limits)
+    _mark(handler, LIMITS_MARK, limits)
 
 
 def _mark_route(call: RouteCall) -> HandlerDecorator:
     def decorate(handler: HandlerT, /) -> HandlerT:
         decorator = f"@route.{call.verb}(…)"
-        _check_is_method(handler, decorator, f"@router.{call.verb}(…)")
-        marks = (call, *getattr(handler, ROUTES_MARK, ()))
-        setattr(handler, ROUTES_MARK, marks)
+        _check_is_open_method(handler, decorator, f"@router.{call.verb}(…)")
+        calls = (call, *getattr(handler, ROUTES_MARK, ()))
+        _mark(handler, ROUTES_MARK, calls)
         return handler
 
     return decorate
 
 
-def _check_is_method(handler: object, decorator: str, instead: str) -> None:
+def _mark(handler: Any, mark: str, value: object) -> None:
+    setattr(handler, mark, value)
+    body = name_of(handler).rpartition(".")[0]
+    _marked.setdefault(body, []).append((handler, mark))
+
+
+def marked_in(view: type) -> Sequence[tuple[Any, str]]:
+    """Return what was marked in the body of *view*, and how; once."""
+    return _marked.pop(name_of(view), [])
+
+
+def claim(values: Iterable[object]) -> None:
+    """Note that those of *values* that are marked, or could be, belong to a class."""
+    for value in values:
+        if isinstance(value, (FunctionType, partialmethod)):
+            _claimed.add(value)
+
+
+def _check_is_open_method(handler: Any, decorator: str, instead: str) -> None:
     if not is_method(handler):
         raise ViewDefinitionError(
             name_of(handler),
             f"{decorator} is for methods of a ThrottledView, and this is none",
             f"Write {instead} on a function",
+        )
+    if handler in _claimed:
+        raise ViewDefinitionError(
+            name_of(handler),
+            f"{decorator} would change it for the finished class that it belongs to",
+            "Override it: 'async def get(self): return await super().get()'",
         )
 
 
@@ -306,7 +335,7 @@ class ThrottledRoute(APIRoute):
         if quick is None or SCOPE_KEY in scope or not quick.machinery.enabled:
             return self._decide_and_handle(scope, receive, send)
         taken = quick.take(scope)
-        scope[SCOPE_KEY] = quick, taken
+        scope[SCOPE_KEY] = quick, taken, id(scope)
         if taken[0]:
             return refuse(scope, receive, send)
         return self._serve(scope, receive, partial(send_with_headers, send, scope))

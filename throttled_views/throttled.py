@@ -12,9 +12,17 @@ from typing import Any, Self
 from starlette.types import Scope
 
 from throttled_views.algorithms.bucket import bucket_of
-from throttled_views.errors import ConfigurationError, InvalidKeyError
+from throttled_views.errors import (
+    ConfigurationError,
+    InvalidAnswerError,
+    InvalidKeyError,
+    InvalidQuotaError,
+)
 from throttled_views.keys import (
+    KeyParts,
+    called,
     checked_principal,
+    compose_key,
     encoded,
     encoded_principal,
     reader_of,
@@ -93,7 +101,7 @@ class Rule:
         self.key_func = limit.key_func or key_func
         if limit.bucket is not None:
             method, route = "*", limit.bucket
-        self.head = f"{encoded(prefix)}|{encoded(method)}|{encoded(route)}|"
+        self.head = f"{encoded(prefix)}|{compose_key(KeyParts(method, route, ''))}"
         self.tail = f"|{encoded(slot)}"
         self.bucket = bucket_of(limit.quota) if isinstance(limit.quota, Quota) else None
         self._read_principal = (
@@ -118,8 +126,7 @@ class Rule:
 
         Raises:
             InvalidKeyError: The key function returned what cannot be a key.
-            InvalidQuotaError: The quota function returned what is no quota.
-            ValueError: The cost function returned what is no cost.
+            InvalidAnswerError: Another function returned what it cannot answer.
         """
         assert self._read_principal is not None  # noqa: S101 - for type checkers
         principal = await _settled(self._read_principal(scope))
@@ -129,13 +136,12 @@ class Rule:
         quota: Any = self.limit.quota
         if self._read_quota is not None:
             quota = await _settled(self._read_quota(scope))
-            if quota is None or isinstance(quota, Exempt):
+            if isinstance(quota, Exempt):
                 return None
-            if not isinstance(quota, Quota):
-                quota = Quota.parse(quota)
+            quota = _chosen_quota(quota, self.limit.quota)
         cost: Any = self.limit.cost
         if self._read_cost is not None:
-            cost = await _settled(self._read_cost(scope))
+            cost = _told_cost(await _settled(self._read_cost(scope)), self.limit.cost)
         return Charge(key, quota, self.using, cost)
 
     def result(self, key: str, decision: Decision) -> RateLimitResult:
@@ -146,6 +152,30 @@ class Rule:
             return result_of(decision, self.name)
         charge = Charge(key, self.limit.quota, self.using, self.limit.cost)
         return result_of(decision, self.name, (Receipt(charge, decision.at_us),))
+
+
+def _chosen_quota(answer: object, source: object) -> Quota:
+    if isinstance(answer, Quota):
+        return answer
+    try:
+        return Quota.parse(answer)  # type: ignore[arg-type] # parse tells if it is no text
+    except InvalidQuotaError as error:
+        raise InvalidAnswerError(
+            answer,
+            f"The quota function {called(source)}",
+            f"It is not a quota: {error.reason}. Return a quota, its text, or EXEMPT",
+        ) from None
+
+
+def _told_cost(answer: object, source: object) -> int:
+    try:
+        return checked_cost(answer)
+    except ValueError:
+        raise InvalidAnswerError(
+            answer,
+            f"The cost function {called(source)}",
+            "Return a whole number of 0 or more",
+        ) from None
 
 
 def _checked_key(key: object) -> str:
@@ -169,7 +199,7 @@ class Throttled:
     their counts; give the limits a ``bucket`` to tell them apart.
 
     Args:
-        throttle: What to limit to; `EXEMPT` is not a limit.
+        quota: What to limit to: all that a view's ``throttle`` takes but `EXEMPT`.
         using: How the quotas are counted, where a limit does not say so itself.
         store: Where the counts live; a `MemoryStore` of its own unless given.
         prefix: First part of all keys, which keeps applications on one store apart.
@@ -189,13 +219,13 @@ class Throttled:
 
     def __init__(
         self,
-        throttle: Throttle,
+        quota: Throttle,
         *,
         using: Algorithm = Algorithm.TOKEN_BUCKET,
         store: Store | None = None,
         prefix: str = DEFAULT_PREFIX,
     ) -> None:
-        limits = limits_of(throttle)
+        limits = limits_of(quota)
         if not limits:
             msg = "EXEMPT is no limit to check by hand. Leave the check out"
             raise ConfigurationError(msg)

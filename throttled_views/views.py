@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import params
 
-from throttled_views._binding import name_of
-from throttled_views._definition import SETTINGS, VERBS, ClassBody, definition_of
+from throttled_views._binding import SETTINGS, name_of
+from throttled_views._definition import VERBS, ClassBody, definition_of
 from throttled_views.errors import ViewDefinitionError
 from throttled_views.limiter import Limiter
 from throttled_views.limits import KeyFunc, Throttle
 from throttled_views.quotas import Algorithm
-from throttled_views.routing import Definition, ThrottledRouter
+from throttled_views.routing import Definition, ThrottledRouter, claim
 from throttled_views.throttled import Throttled
 
 __all__ = ["ThrottledView", "ThrottledViewMeta"]
@@ -39,19 +39,20 @@ class ThrottledViewMeta(ABCMeta):
     @classmethod
     def __prepare__(
         metacls,  # noqa: N804 - what Python's own metaclasses call it
-        _name: str,
+        name: str,
         _bases: tuple[type, ...],
         /,
         **_kwargs: object,
     ) -> dict[str, object]:
         """Return the namespace for a class body."""
-        return ClassBody()
+        return ClassBody(name)
 
     def __new__(
         metacls,
         name: str,
         bases: tuple[type, ...],
         namespace: dict[str, object],
+        /,
         **kwargs: Any,
     ) -> ThrottledViewMeta:
         """Make a view class; raise `ConfigurationError` if it could not be limited."""
@@ -62,13 +63,15 @@ class ThrottledViewMeta(ABCMeta):
             for each in definition.handlers
             if each.throttled is not None
         }
+        claim(vars(view).values())
         type.__setattr__(view, "__throttled_definition__", definition)
         type.__setattr__(view, "throttled", MappingProxyType(throttled))
         return view
 
     def __setattr__(cls, name: str, value: object) -> None:
         """Set an attribute, but none that was read when the class was made."""
-        if name in SETTINGS or name in VERBS:
+        is_finished = "__throttled_definition__" in vars(cls)
+        if is_finished and (name in SETTINGS or name in VERBS):
             raise ViewDefinitionError(
                 f"{name_of(cls)}.{name}",
                 "it was read when the class was made; setting it now changes nothing",

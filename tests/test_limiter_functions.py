@@ -245,11 +245,6 @@ async def test_a_call_of_a_handler_by_another_is_not_charged() -> None:
 # --- it is decided right before the function ------------------------------------------
 
 
-async def guarded(n: int, _: Annotated[None, Depends(agent)]) -> int:
-    """Be a handler behind a dependency and a parameter."""
-    return n
-
-
 async def refuse(authorization: Annotated[str, Header()] = "") -> None:
     """Refuse who has no password."""
     if not authorization:

@@ -1,6 +1,7 @@
 """`@limiter.limit()` among decorators of its own kind and others."""
 
 import functools
+import types
 from collections.abc import Callable
 
 import pytest
@@ -275,4 +276,16 @@ async def test_a_partial_of_an_async_function_can_be_limited() -> None:
     first, second = await answers(app, *["GET /?a=1&b=2"] * 2)
 
     assert [1, 2, 7] == first.json()
+    assert 429 == second.status_code
+
+
+async def test_a_partial_that_is_bound_can_be_limited() -> None:
+    """Python takes that for async too, though it is no function."""
+    limited = Limiter().limit("1/h")(types.MethodType(functools.partial(positional), 2))
+    app = FastAPI()
+    app.add_api_route("/", limited)
+
+    first, second = await answers(app, *["GET /?a=1"] * 2)
+
+    assert [1, 2, 3] == first.json()
     assert 429 == second.status_code

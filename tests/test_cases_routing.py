@@ -13,6 +13,7 @@ from tests.asgi import App, Relay, answers, app_of, frozen, http_scope, sent, st
 from tests.ways import WAYS, Endpoint, Way
 from throttled_views import (
     ConfigurationError,
+    InvalidAnswerError,
     Limit,
     Limiter,
     MemoryStore,
@@ -71,7 +72,7 @@ async def test_case_23_a_cost_above_the_capacity_never_passes(
     assert "DAA" == letters([each.status_code for each in (denied, admitted, free)])
     assert "Retry-After" not in denied.headers
     assert "0" == admitted.headers["RateLimit-Remaining"]
-    with pytest.raises(ValueError, match="A cost must be a whole number of 0 or more"):
+    with pytest.raises(InvalidAnswerError, match="Return a whole number of 0 or more"):
         await answers(app, "GET /?units=-1")
 
 

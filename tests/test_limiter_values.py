@@ -454,7 +454,7 @@ async def test_what_is_no_quota_opens_nothing(way: Way, junk: object) -> None:
     served = Served()
     app = way(Limiter(choosing(junk)), served.handler)
 
-    with pytest.raises(InvalidAnswerError, match="The quota function .*choose gave") as it:
+    with pytest.raises(InvalidAnswerError, match=r"choose gave") as it:
         await answers(app, "GET /")
     assert junk == it.value.given
     assert [500] == await statuses(app, "GET /")
@@ -543,7 +543,7 @@ async def test_what_is_no_cost_opens_nothing(way: Way, cost: object) -> None:
     served = Served()
     app = way(Limiter(Limit("5/h", cost=costing(cost))), served.handler)
 
-    with pytest.raises(InvalidAnswerError, match="The cost function .*tell gave") as it:
+    with pytest.raises(InvalidAnswerError, match=r"tell gave") as it:
         await answers(app, "GET /")
     assert cost == it.value.given
     assert [500] == await statuses(app, "GET /")

@@ -23,6 +23,8 @@ ORDER = (
     "throttled",
     "_plan",
     "_binding",
+    "_declaration",
+    "_guard",
     "limiter",
     "routing",
     "_definition",

@@ -56,7 +56,6 @@ THROTTLES: dict[str, Throttle] = {
     "hours": "3/h",
     "nothing at all": "0/h",
     "a cost": Limit("5/s", cost=2),
-    "no cost": Limit("5/s", cost=0),
     "another name": Limit("2/s", using=Algorithm.GCRA),
     "a bucket": Limit("2/s", bucket="shared", name="all"),
     "everyone": Limit("2/s", key_func=everyone),

@@ -13,6 +13,7 @@ Rules of this file:
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 import typing
 from collections.abc import (
@@ -77,6 +78,8 @@ __all__ = [
     "view_endpoint",
     "where",
 ]
+
+_logger = logging.getLogger("throttled_views")
 
 P = ParamSpec("P")
 HandlerT = TypeVar(
@@ -228,6 +231,12 @@ def mirror(
     """Return a decorator factory that takes what *method* of a router takes."""
 
     def take(*args: P.args, **kwargs: P.kwargs) -> HandlerDecorator:
+        if args and callable(args[0]):
+            raise ViewDefinitionError(
+                name_of(args[0]) + where(args[0]),
+                f"@route.{method.__name__} is given no path",
+                f"Write @route.{method.__name__}('/…')",
+            )
         try:
             inspect.signature(method).bind(None, *args, **kwargs)
         except TypeError as error:
@@ -273,15 +282,42 @@ def guarded(handler: HandlerT, guard: Guard) -> HandlerT:
 
 
 def _guarded_coroutine(handler: Any, guard: Guard) -> Any:
-    name, inner_too = _EXCHANGE, is_guarded(handler)
+    name, inner_too, direct = _EXCHANGE, is_guarded(handler), _DirectCalls(handler)
 
     async def endpoint(*args: Any, **kwargs: Any) -> Any:
         exchange = kwargs.get(name) if inner_too else kwargs.pop(name, None)
+        exchange = exchange or direct.exchange_of(args)
         if exchange is None:
             return await handler(*args, **kwargs)
         return await guard(exchange, lambda: handler(*args, **kwargs))
 
     return _as_endpoint_of(handler, endpoint, _exchange)
+
+
+class _DirectCalls:
+    """Calls of a limited function that do not come from FastAPI."""
+
+    def __init__(self, handler: Any) -> None:
+        self._handler = handler
+        self._warned = False
+
+    def exchange_of(self, args: tuple[Any, ...]) -> Exchange | None:
+        """
+        Return what a call with *args* is limited by.
+
+        Starlette gives its routes the connection by position. Without one it is a call
+        from Python, which is not limited; or a decorator in between hides the limit.
+        """
+        if args and isinstance(args[0], HTTPConnection):
+            return Exchange(args[0], Response())
+        if not self._warned:
+            self._warned = True
+            _logger.warning(
+                "%s was called without a request, so it was not limited. If a route "
+                "calls it, a decorator above @limiter.limit lacks functools.wraps",
+                name_of(self._handler),
+            )
+        return None
 
 
 def _guarded_stream(handler: Any, guard: Guard) -> Any:

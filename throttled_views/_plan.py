@@ -23,11 +23,12 @@ from throttled_views.headers import (
 )
 from throttled_views.keys import scope_reader_of
 from throttled_views.outcome import Machinery, Quick, outcome_of
-from throttled_views.results import Charge, decision_of
+from throttled_views.results import Charge, Receipt, decision_of
+from throttled_views.stores.base import Store
 from throttled_views.stores.memory import MemoryStore, Taken
 from throttled_views.throttled import Rule, Throttled
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "decide_all"]
 
 
 class Plan:
@@ -46,6 +47,11 @@ class Plan:
         self._machinery = machinery
         self._throttleds = throttleds
         self.quick = self._quick()
+
+    @property
+    def store(self) -> Store:
+        """Where its counts live."""
+        return self._machinery.store
 
     async def decide(self, scope: Scope) -> bool:
         """
@@ -104,6 +110,35 @@ class Plan:
         outcome.answers.append(Answer(result, decision, self._machinery.renderer))
         outcome.decided += [self._throttleds[0], (self._machinery.store, key)]
         return outcome
+
+
+async def decide_all(
+    plans: Sequence[Plan], scope: Scope, charged: list[tuple[Store, Sequence[Receipt]]]
+) -> bool:
+    """
+    Charge a request by *plans*, one limiter after the other.
+
+    Returns:
+        Whether it is refused. If so, all that is in *charged* came back: a refusal is
+        free.
+
+    Args:
+        plans: What to charge by.
+        scope: The request.
+        charged: What was charged in this phase so far; more is added.
+    """
+    outcome = outcome_of(scope)
+    for plan in plans:
+        known = len(outcome.answers)
+        limited = await plan.decide(scope)
+        added = [answer.result.receipts for answer in outcome.answers[known:]]
+        charged.extend((plan.store, receipts) for receipts in added)
+        if limited:
+            for store, receipts in charged:
+                await store.refund(receipts)
+            charged.clear()
+            return True
+    return False
 
 
 def _merger(

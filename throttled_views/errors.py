@@ -37,6 +37,18 @@ _LONGEST_SHOWN = 80
 class ThrottledViewsError(Exception):
     """Base of every error of this package."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Be copied and pickled, whatever the class is made from."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(
+    kind: type[ThrottledViewsError], args: tuple[object, ...], state: dict[str, object]
+) -> ThrottledViewsError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
 
 class ConfigurationError(ThrottledViewsError):
     """A declaration cannot be honoured; raised at import or registration."""

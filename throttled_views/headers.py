@@ -7,14 +7,15 @@ There is one renderer, `HeaderRenderer`; the success and the 429 path share it, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from throttled_views.errors import ConfigurationError, NoRateLimitError
-from throttled_views.results import Decision, RateLimitResult, urgency
+from throttled_views.results import Decision, RateLimitResult, Receipt, urgency
+from throttled_views.stores.base import Store
 
 __all__ = ["LEGACY_HEADERS", "RateLimitContext", "RateLimitHeaderPolicy"]
 
@@ -148,19 +149,21 @@ class Outcome:
     All that was decided for a request; one object per request.
 
     Attributes:
-        scope_id: The `id` of the scope it is of. A copy of a scope, which an application
-            may dispatch to another route, is another request.
+        scope_id: The `id` of the scope it is of. A copy of a scope, which an
+            application may dispatch to another route, is another request.
         answers: What each limit that applied answered, in the order of decision.
         decided: What must not be decided, or charged, for this request again.
+        charged_late: What was charged right before the handler, and where.
         written: Fields that were put onto the response that FastAPI will merge.
     """
 
-    __slots__ = ("answers", "decided", "scope_id", "written")
+    __slots__ = ("answers", "charged_late", "decided", "scope_id", "written")
 
     def __init__(self, scope_id: int) -> None:
         self.scope_id = scope_id
         self.answers: list[Answer] = []
         self.decided: list[object] = []
+        self.charged_late: list[tuple[Store, Sequence[Receipt]]] = []
         self.written: dict[str, str] = {}
 
     def governing(self) -> Answer:

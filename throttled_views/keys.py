@@ -125,12 +125,12 @@ class ClientIP:
     def __call__(self, connection: HTTPConnection) -> str:
         """Return the principal of *connection*."""
         client = connection.scope.get("client")
-        return self._principal(client[0] if client else "")
+        return self._principal((client and client[0]) or "")
 
     def encoded_from_scope(self, scope: Scope, /) -> str:
         """Return the principal of the connection, as it stands in keys."""
         client = scope.get("client")
-        host = client[0] if client else ""
+        host = (client and client[0]) or ""
         if len(host) > _LONGEST_PRINCIPAL:  # no address; not to be held by a cache
             return self._encoded(host)
         return self._encoded_of(host)
@@ -257,8 +257,8 @@ def reader_of(function: Callable[..., object], role: str) -> _Reader:
     if wanted is None:
         name = getattr(function, "__name__", role).replace("<lambda>", role)
         msg = (
-            f"The {role} function {called(function)} does not take just the connection. "
-            f"Write 'def {name}(request: Request)'"
+            f"The {role} function {called(function)} does not take just the "
+            f"connection. Write 'def {name}(request: Request)'"
         )
         raise ConfigurationError(msg)
     return lambda scope: function(wanted(scope))

@@ -6,22 +6,19 @@ An application has one. Where none is given, all share the process-wide default.
 
 from __future__ import annotations
 
-import copy
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Unpack
+from types import MethodType
+from typing import Any, Unpack
 
-from starlette.exceptions import HTTPException, WebSocketException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
 from throttled_views._binding import (
-    Exchange,
-    Guard,
     HandlerDecorator,
     HandlerT,
     guarded,
@@ -30,6 +27,15 @@ from throttled_views._binding import (
     name_of,
     not_async,
 )
+from throttled_views._declaration import (
+    WEBSOCKET,
+    Declaration,
+    Part,
+    declaration_of,
+    declare,
+    methods_of,
+)
+from throttled_views._guard import decide, guard_of, write
 from throttled_views._plan import Plan
 from throttled_views.errors import (
     ConfigurationError,
@@ -39,7 +45,6 @@ from throttled_views.errors import (
 from throttled_views.headers import (
     RateLimitContext,
     RateLimitHeaderPolicy,
-    merged,
     renderer_of,
 )
 from throttled_views.keys import client_ip, early_parameter, reader_of
@@ -49,25 +54,24 @@ from throttled_views.limits import (
     LimitOptions,
     Throttle,
     available,
-    check_distinct,
     limit_text,
     limits_of,
     names_of,
     slots_of,
 )
-from throttled_views.outcome import RateLimitExceededError, context_of, outcome_of
+from throttled_views.outcome import context_of
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.stores.base import Store
 from throttled_views.stores.memory import MemoryStore
-from throttled_views.throttled import DEFAULT_PREFIX, Rule, Throttled
+from throttled_views.throttled import (
+    DEFAULT_PREFIX,
+    Rule,
+    Throttled,
+    checked_prefix,
+    checked_store,
+)
 
 __all__ = ["Limiter"]
-
-_DECLARED = "__throttled_views__"
-WEBSOCKET = "WEBSOCKET"
-
-_DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
-_POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
 
 
 class Limiter:
@@ -104,15 +108,19 @@ class Limiter:
             for limit in limits_of(default):
                 check_functions(limit)
         self.default = default
-        self.store: Store = MemoryStore() if store is None else store
+        self.store: Store = MemoryStore() if store is None else checked_store(store)
         self.using = available(using)
-        self.key_func = key_func
         reader_of(key_func, "key")
+        self.key_func = key_func
+        if not isinstance(headers, RateLimitHeaderPolicy | None):
+            msg = f"headers={headers!r} is no policy. Write RateLimitHeaderPolicy(…)"
+            raise ConfigurationError(msg)
         self.renderer = renderer_of(headers)
-        self.prefix = prefix
+        self.prefix = checked_prefix(prefix)
         self.enabled = enabled
         self._owners: dict[str, list[Callable[[], Any]]] = {}
-        self._buckets: dict[tuple[str, str], Limit] = {}
+        self._buckets: dict[tuple[str, str], Quota] = {}
+        self._dependencies: dict[str, set[tuple[str | None, str]]] = {}
 
     def limit(
         self, quota: Throttle | None = None, **options: Unpack[LimitOptions]
@@ -175,32 +183,41 @@ class Limiter:
         Raises:
             ConfigurationError: There is neither a quota nor a default.
         """
-        limits = [
-            replace(limit, name=limit.name or f"dependency {limit_text(limit)}")
-            for limit in self._limits(quota, options)
-        ]
-        check_distinct(limits)
+        limits = self._limits(quota, options)
+        plans: dict[tuple[object, str], Plan] = {}
 
         async def dependency(
             connection: HTTPConnection, response: Response
         ) -> RateLimitContext:
             scope = connection.scope
-            await _decide([plan_for(declaration_of(scope["endpoint"]), scope)], scope)
-            _write(response, scope)
+            await decide([plan_for(scope["endpoint"], scope)], scope)
+            write(response, scope)
             return context_of(scope)
 
-        plans: dict[tuple[str, str], Plan] = {}
-
-        def plan_for(declaration: Declaration, scope: Scope) -> Plan:
-            methods = declaration.methods or _methods_of(scope)
-            route = declaration.route(self)
-            if (plan := plans.get((methods, route))) is None:
-                throttled = self.bind(limits, method=methods, route=route)
-                plan = plans[methods, route] = Plan(self, [throttled])
+        def plan_for(endpoint: object, scope: Scope) -> Plan:
+            declaration = declaration_of(endpoint)
+            methods = declaration.methods or methods_of(scope)
+            if (plan := plans.get((endpoint, methods))) is None:
+                route = declaration.route(self)
+                named = self._among_dependencies(limits, f"{methods} {route}")
+                throttled = self.bind(named, method=methods, route=route)
+                plan = plans[endpoint, methods] = Plan(self, [throttled])
             return plan
 
         declare(dependency, Declaration(dependency, limits_others=True))
         return dependency
+
+    def _among_dependencies(self, limits: Sequence[Limit], on: str) -> list[Limit]:
+        """Return *limits* with names that no other dependency of an endpoint has."""
+        taken = self._dependencies.setdefault(on, set())
+        named: list[Limit] = []
+        for limit in limits:
+            name = wanted = limit.name or f"dependency {limit_text(limit)}"
+            while (limit.bucket, name) in taken:
+                name = f"{wanted} #{len(taken) + 1}"
+            taken.add((limit.bucket, name))
+            named.append(replace(limit, name=name if limit.bucket is None else wanted))
+        return named
 
     def throttled(
         self, quota: Throttle | None = None, **options: Unpack[LimitOptions]
@@ -216,8 +233,11 @@ class Limiter:
             ConfigurationError: There is neither a quota nor a default, or a limit needs
                 a request to be known.
         """
+        limits = self._limits(quota, options)
+        for limit, slot in zip(limits, slots_of(limits), strict=True):
+            self._check_bucket(slot, limit)
         return Throttled(
-            self._limits(quota, options),
+            limits,
             using=self.using,
             store=self.store,
             prefix=self.prefix,
@@ -251,8 +271,7 @@ class Limiter:
             slots_of(together)[len(after) :],
             strict=True,
         ):
-            if limit.bucket is not None:
-                self._check_bucket(limit.bucket, slot, limit)
+            self._check_bucket(slot, limit)
             rule = Rule(
                 limit,
                 name=name,
@@ -278,7 +297,7 @@ class Limiter:
         owners = self._owners.setdefault(name, [])
         alive = [reference() for reference in owners]
         for position, known in enumerate(alive):
-            if known is owner:
+            if known is owner or (isinstance(known, MethodType) and known == owner):
                 return position + 1
         if None in alive:  # the place of one that is gone
             position = alive.index(None)
@@ -308,14 +327,14 @@ class Limiter:
             check_functions(limit)
         return limits
 
-    def _check_bucket(self, bucket: str, slot: str, limit: Limit) -> None:
-        first = self._buckets.setdefault((bucket, slot), limit)
-        both_known = isinstance(first.quota, Quota) and isinstance(limit.quota, Quota)
-        if both_known and (first.quota, first.using) != (limit.quota, limit.using):
+    def _check_bucket(self, slot: str, limit: Limit) -> None:
+        if limit.bucket is None or not isinstance(limit.quota, Quota):
+            return
+        first = self._buckets.setdefault((limit.bucket, slot), limit.quota)
+        if first != limit.quota:
             raise RegistrationError(
-                f"bucket {bucket!r}",
-                f"it is held to {first.quota} in one place and to {limit.quota} in "
-                "another",
+                f"bucket {limit.bucket!r}",
+                f"it is held to {first} in one place and to {limit.quota} in another",
                 "Give both the same quota, or each a bucket of its own",
             )
 
@@ -327,6 +346,8 @@ def default_limiter() -> Limiter:
 
 
 def _reference_to(owner: Any) -> Callable[[], Any]:
+    if isinstance(owner, MethodType):  # a new object for each look at it
+        return weakref.WeakMethod(owner)
     try:
         return weakref.ref(owner)
     except TypeError:
@@ -354,217 +375,6 @@ def check_socket(*functions: object) -> None:
             )
 
 
-class Part(NamedTuple):
-    """Limits that one decorator gave; a limiter of None is the router's."""
-
-    limiter: Limiter | None
-    limits: tuple[Limit, ...]
-
-
-class Declaration:
-    """
-    What an endpoint says of itself: its identity, and the limits it was given.
-
-    Attributes:
-        owner: The object whose identity the endpoint has.
-        handler: Name of the handler, if *owner* is a view.
-        parts: The limits, the innermost decorator's first; none leaves them to the
-            default of the router's limiter.
-        exempt: Whether it is unlimited on purpose.
-        methods: The methods the handler serves, where they are known beforehand.
-        limits_others: Whether it is a dependency that limits what it is used on.
-
-    Args:
-        complete: Adds to the limiter's default what a view says itself.
-    """
-
-    def __init__(  # noqa: PLR0913 - each is a part of the declaration
-        self,
-        owner: object,
-        *,
-        handler: str = "",
-        parts: Sequence[Part] = (),
-        exempt: bool = False,
-        methods: str = "",
-        complete: Callable[[Sequence[Limit]], tuple[Limit, ...]] = tuple,
-        limits_others: bool = False,
-    ) -> None:
-        self.owner = owner
-        self.handler = handler
-        self.parts = tuple(parts)
-        self.exempt = exempt
-        self.methods = methods
-        self.limits_others = limits_others
-        self._complete = complete
-        self._plans: dict[tuple[Limiter, str], list[Plan]] = {}
-
-    @property
-    def name(self) -> str:
-        """What it is called: ``module.qualname`` or ``module.Class.handler``."""
-        return ".".join(filter(None, (name_of(self.owner), self.handler)))
-
-    def route(self, limiter: Limiter) -> str:
-        """Return the identity of the endpoint, as the keys of *limiter* have it."""
-        number = limiter.number_of(self.owner, name_of(self.owner))
-        return self.name if number == 1 else f"{self.name}#{number}"
-
-    def plans(self, limiter: Limiter, methods: str) -> list[Plan]:
-        """
-        Return what each request is charged, one plan for each limiter; none if exempt.
-
-        Args:
-            limiter: The limiter of the router.
-            methods: The methods of the route, as keys have them.
-
-        Raises:
-            RegistrationError: Neither the endpoint nor *limiter* says what to limit to.
-        """
-        methods = self.methods or methods
-        if (plans := self._plans.get((limiter, methods))) is None:
-            plans = self._plans[limiter, methods] = self._made(limiter, methods)
-        return plans
-
-    def _made(self, limiter: Limiter, methods: str) -> list[Plan]:
-        parts = self.parts
-        if not parts and not self.exempt:
-            parts = (Part(limiter, self._default_limits(limiter)),)
-        throttleds: dict[Limiter, list[Throttled]] = {}
-        before: list[Limit] = []
-        for part in parts:
-            owner = part.limiter or limiter
-            check_distinct([*before, *part.limits])
-            route = self.route(owner)
-            throttleds.setdefault(owner, []).append(
-                owner.bind(part.limits, method=methods, route=route, after=before)
-            )
-            before.extend(part.limits)
-        return [
-            Plan(owner, each) for owner, each in throttleds.items() if each[0].limits
-        ]
-
-    def _default_limits(self, limiter: Limiter) -> tuple[Limit, ...]:
-        if limiter.default is None:
-            where_to = "@limiter.limit('100/m')"
-            exemption = "@limiter.exempt"
-            if self.handler:
-                where_to, exemption = "throttle = '100/m'", "throttle = EXEMPT"
-            raise RegistrationError(
-                self.name,
-                "nothing says what it is limited to",
-                f"Write {where_to}, or {exemption} if it is to be unlimited, or give "
-                "the limiter a default: Limiter('100/m')",
-            )
-        return self._complete(limits_of(limiter.default))
-
-
-def declaration_of(endpoint: Any) -> Declaration:
-    """Return what *endpoint* says of itself, or that it says nothing."""
-    declared = getattr(endpoint, _DECLARED, None)
-    return declared if isinstance(declared, Declaration) else Declaration(endpoint)
-
-
-def declare(endpoint: Any, declaration: Declaration) -> None:
-    """Let *endpoint* say *declaration* of itself."""
-    setattr(endpoint, _DECLARED, declaration)
-
-
-def _methods_of(scope: Scope) -> str:
-    """Return the methods of the route that serves *scope*, as keys have them."""
-    if scope["type"] == "websocket":
-        return WEBSOCKET
-    methods = getattr(scope.get("route"), "methods", None)
-    return joined(methods or {scope["method"]})
-
-
-def joined(methods: Iterable[str]) -> str:
-    """Return *methods* as keys have them."""
-    return "+".join(sorted(methods))
-
-
-def guard_of(plans: Callable[[Scope], list[Plan]]) -> Guard:
-    """
-    Return a guard that decides *plans* right before a handler.
-
-    It tells the outcome on whatever the handler returns or raises, unless the route
-    does so anyway.
-    """
-
-    async def guard(exchange: Exchange, call: Callable[[], Awaitable[Any]]) -> Any:
-        scope = exchange.connection.scope
-        await _decide(plans(scope), scope)
-        try:
-            result = await call()
-        except HTTPException as error:
-            told = _told(error, scope)
-            if told is error:
-                raise
-            raise told from error
-        if isinstance(result, Response):
-            return _told_by(result, scope)
-        _write(exchange.response, scope)
-        return result
-
-    return guard
-
-
-async def _decide(plans: Sequence[Plan], scope: Scope) -> None:
-    """
-    Charge the request by *plans*.
-
-    Raises:
-        RateLimitExceededError: It is refused.
-        WebSocketException: It is refused, and the server cannot say so with a response.
-    """
-    for plan in plans:
-        if await plan.decide(scope):
-            if scope["type"] == "websocket" and _DENIAL not in scope["extensions"]:
-                raise WebSocketException(_POLICY_VIOLATION, "Rate limit exceeded")
-            raise RateLimitExceededError(context_of(scope))
-
-
-def _written_by_route(scope: Scope) -> bool:
-    """Tell whether the route, a `ThrottledRoute`, writes the fields on any response."""
-    return bool(getattr(scope.get("route"), "plans", ()))
-
-
-def _write(response: Response, scope: Scope) -> None:
-    """
-    Put the fields of the outcome onto FastAPI's *response* of this request.
-
-    A field of the user is kept; one that we wrote, before more was decided, is not.
-    """
-    if _written_by_route(scope):
-        return
-    outcome = outcome_of(scope)
-    for name, value in RateLimitContext(outcome).headers.items():
-        if response.headers.get(name) == outcome.written.get(name):
-            response.headers[name] = outcome.written[name] = value
-
-
-def _told_by(response: Response, scope: Scope) -> Response:
-    """Return *response* with the fields of the outcome; it is not changed itself."""
-    if _written_by_route(scope):
-        return response
-    told = copy.copy(response)
-    told.raw_headers = merged(response.raw_headers, outcome_of(scope).raw_headers())
-    vars(told).pop("_headers", None)  # where `headers` keeps its view of the old list
-    return told
-
-
-def _told(error: HTTPException, scope: Scope) -> HTTPException:
-    """Return *error* with the fields of the outcome; it is not changed itself."""
-    if isinstance(error, RateLimitExceededError) or _written_by_route(scope):
-        return error
-    told = type(error).__new__(type(error), *error.args)
-    vars(told).update(vars(error))
-    own = {name.lower(): (name, value) for name, value in (error.headers or {}).items()}
-    ours = {
-        each.lower(): (each, text) for each, text in context_of(scope).headers.items()
-    }
-    told.headers = dict({**ours, **own}.values())
-    return told.with_traceback(error.__traceback__)
-
-
 def _limited(
     limiter: Limiter, handler: HandlerT, limits: tuple[Limit, ...]
 ) -> HandlerT:
@@ -572,18 +382,25 @@ def _limited(
     _refuse_methods(handler, "limit(…)")
     if not is_async(handler):
         raise not_async(name_of(handler), handler)
+    if not limits:
+        raise ViewDefinitionError(
+            name_of(handler), "EXEMPT is no limit", "Write @limiter.exempt"
+        )
     inner = declaration_of(handler)
-    if inner.exempt or not limits:
+    if inner.exempt:
         raise ViewDefinitionError(
             name_of(handler),
             "it is both exempt and limited",
             "Keep one: @limiter.exempt or @limiter.limit(…)",
         )
-    declaration = Declaration(inner.owner, parts=(*inner.parts, Part(limiter, limits)))
-    declaration.route(limiter)  # the order of decoration numbers those of one name
     endpoint = guarded(
-        handler, guard_of(lambda scope: declaration.plans(limiter, _methods_of(scope)))
+        handler, guard_of(lambda scope: declaration.plans(limiter, methods_of(scope)))
     )
+    # Stacked on another limit it is one function with it, else one of its own: the
+    # same function under two quotas has two counts.
+    owner = inner.owner if inner.parts else endpoint
+    declaration = Declaration(owner, parts=(*inner.parts, Part(limiter, limits)))
+    declaration.route(limiter)  # the order of decoration numbers those of one name
     declare(endpoint, declaration)
     return endpoint
 

@@ -109,6 +109,9 @@ class Limit:
 
     def _check_that_a_request_can_pass(self) -> None:
         quota, cost = self.quota, self.cost
+        if cost == 0:
+            msg = "Limit(…, cost=0) never limits. Write EXEMPT if that is meant"
+            raise ConfigurationError(msg)
         if not isinstance(quota, Quota) or not isinstance(cost, int):
             return
         if quota.limit and cost > quota.burst:

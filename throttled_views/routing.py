@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from fastapi import APIRouter, params
 from fastapi.routing import APIRoute
+from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from throttled_views._binding import (
@@ -36,24 +37,22 @@ from throttled_views._binding import (
     not_async,
     view_endpoint,
 )
-from throttled_views._plan import Plan
+from throttled_views._declaration import (
+    WEBSOCKET,
+    Declaration,
+    Part,
+    declaration_of,
+    declare,
+    joined,
+)
+from throttled_views._guard import guard_of
+from throttled_views._plan import Plan, decide_all
 from throttled_views.errors import (
     ConfigurationError,
     RegistrationError,
     ViewDefinitionError,
 )
-from throttled_views.limiter import (
-    WEBSOCKET,
-    Declaration,
-    Limiter,
-    Part,
-    check_functions,
-    declaration_of,
-    declare,
-    default_limiter,
-    guard_of,
-    joined,
-)
+from throttled_views.limiter import Limiter, check_functions, default_limiter
 from throttled_views.limits import (
     EXEMPT,
     KeyFunc,
@@ -295,6 +294,10 @@ class ThrottledRoute(APIRoute):
 
     Raises:
         RegistrationError: Nothing says what the endpoint is limited to.
+
+    Attributes:
+        plans: What each request is charged, before anything of it is read.
+        tells: Whether it writes the fields of an outcome on whatever is the response.
     """
 
     limiter: ClassVar[Limiter | None] = None
@@ -302,26 +305,23 @@ class ThrottledRoute(APIRoute):
     # Further arguments are FastAPI's, and there are more of them with each version.
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(path, endpoint, **kwargs)
-        self.plans = self._plans_of(endpoint)
-        self._limited_methods = frozenset(self.methods or ()) if self.plans else ()
+        by_dependency = _limits_others(self.dependant)
+        self.plans = self._plans_of(endpoint, by_dependency=by_dependency)
+        self.tells = bool(self.plans) or by_dependency
+        self._told_methods = frozenset(self.methods or ()) if self.tells else ()
         self._quick = self.plans[0].quick if len(self.plans) == 1 else None
         self._serve = super().handle
 
-    def _plans_of(self, endpoint: Callable[..., Any]) -> Sequence[Plan]:
+    def _plans_of(
+        self, endpoint: Callable[..., Any], *, by_dependency: bool
+    ) -> Sequence[Plan]:
         limiter = type(self).limiter or default_limiter()
-        declaration = declaration_of(endpoint)
         try:
-            return declaration.plans(limiter, joined(self.methods or ()))
+            return declaration_of(endpoint).plans(limiter, joined(self.methods or ()))
         except RegistrationError:
-            if self._is_limited_by_a_dependency():
+            if by_dependency:
                 return ()
             raise
-
-    def _is_limited_by_a_dependency(self) -> bool:
-        return any(
-            declaration_of(each.call).limits_others
-            for each in self.dependant.dependencies
-        )
 
     # Not a coroutine function: it returns the coroutine of whoever answers the request,
     # which saves one of its own. Pyright has a narrower type for those than mypy.
@@ -329,7 +329,7 @@ class ThrottledRoute(APIRoute):
         self, scope: Scope, receive: Receive, send: Send
     ) -> Coroutine[Any, Any, None]:
         """Serve the request, or refuse it. A 405 is none of our business."""
-        if scope["method"] not in self._limited_methods:
+        if scope["method"] not in self._told_methods:
             return self._serve(scope, receive, send)
         quick = self._quick
         if quick is None or SCOPE_KEY in scope or not quick.machinery.enabled:
@@ -343,11 +343,36 @@ class ThrottledRoute(APIRoute):
     async def _decide_and_handle(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        for plan in self.plans:
-            if await plan.decide(scope):
-                await refuse(scope, receive, send)
-                return
+        if await decide_all(self.plans, scope, []):
+            await refuse(scope, receive, send)
+            return
         await self._serve(scope, receive, partial(send_with_headers, send, scope))
+
+
+def _limits_others(dependant: Any) -> bool:
+    """Tell whether a dependency limits, however deep it is."""
+    return any(
+        declaration_of(each.call).limits_others or _limits_others(each)
+        for each in dependant.dependencies
+    )
+
+
+class _Served(NamedTuple):
+    """A route of a router, as far as another can capture its path."""
+
+    name: str
+    methods: frozenset[str]
+    path: str
+
+    def captures(self, other: _Served) -> bool:
+        """Tell whether a request for *other* would come here, if this came first."""
+        regex, _, convertors = compile_path(self.path)
+        return bool(
+            convertors
+            and "{" not in other.path
+            and self.methods & other.methods
+            and regex.match(other.path)
+        )
 
 
 class ThrottledRouter(APIRouter):
@@ -371,6 +396,8 @@ class ThrottledRouter(APIRouter):
             raise _unlimited("routes=[…]")
         self.limiter = limiter or default_limiter()
         base: type[APIRoute] = kwargs.pop("route_class", ThrottledRoute)
+        self.served: list[_Served] = []
+        self._is_including = False
         super().__init__(route_class=_route_class(self.limiter, base), **kwargs)
 
     def add_view(self, view: type[_View], *, prefix: str = "", **kwargs: Any) -> None:
@@ -458,21 +485,23 @@ class ThrottledRouter(APIRouter):
         override = kwargs.get("route_class_override")
         if override is not None and not issubclass(override, ThrottledRoute):
             raise _unlimited(f"a route of class {override.__name__}")
+        methods = frozenset(each.upper() for each in kwargs.get("methods") or ["GET"])
+        name = kwargs.get("name") or name_of(endpoint)
+        self._claim(_Served(name, methods, self.prefix + path))
         super().add_api_route(path, endpoint, **kwargs)
-        self._refuse_a_captured_path()
 
-    def _refuse_a_captured_path(self) -> None:
-        *earlier, added = (each for each in self.routes if isinstance(each, APIRoute))
-        if added.param_convertors:
+    def _claim(self, served: _Served) -> None:
+        """Note that *served* is on this router; refuse it if nothing would reach it."""
+        if self._is_including:  # an older FastAPI adds the routes one by one
             return
-        for each in earlier:
-            shared = (each.methods or set()) & (added.methods or set())
-            if each.param_convertors and shared and each.path_regex.match(added.path):
+        for earlier in self.served:
+            if earlier.captures(served):
                 raise RegistrationError(
-                    f"{added.name} at {added.path!r}",
-                    f"the earlier {each.name} at {each.path!r} captures it",
-                    f"Declare {added.name} before {each.name}",
+                    f"{served.name} at {served.path!r}",
+                    f"the earlier {earlier.name} at {earlier.path!r} captures it",
+                    f"Declare {served.name} before {earlier.name}",
                 )
+        self.served.append(served)
 
     def add_api_websocket_route(
         self, path: str, endpoint: Callable[..., Any], *args: Any, **kwargs: Any
@@ -486,6 +515,9 @@ class ThrottledRouter(APIRouter):
             RegistrationError: Nothing limits it.
             ViewDefinitionError: It is not async.
         """
+        self._claim(
+            _Served(name_of(endpoint), frozenset((WEBSOCKET,)), self.prefix + path)
+        )
         if not is_guarded(endpoint):
             if not is_async(endpoint):
                 raise not_async(name_of(endpoint), endpoint)
@@ -504,7 +536,14 @@ class ThrottledRouter(APIRouter):
         """
         if not isinstance(router, ThrottledRouter):
             raise _unlimited("an APIRouter")
-        super().include_router(router, *args, **kwargs)
+        prefix = self.prefix + kwargs.get("prefix", "")
+        for served in router.served:
+            self._claim(served._replace(path=prefix + served.path))
+        self._is_including = True
+        try:
+            super().include_router(router, *args, **kwargs)
+        finally:
+            self._is_including = False
 
     def add_route(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refuse: a plain Starlette route cannot be limited here."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import isawaitable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from starlette.types import Scope
 
@@ -154,6 +154,22 @@ class Rule:
         return result_of(decision, self.name, (Receipt(charge, decision.at_us),))
 
 
+def checked_store(store: object) -> Store:
+    """Return *store* if it is one, as far as can be seen."""
+    if isinstance(store, type) or not callable(getattr(store, "acquire", None)):
+        msg = f"store={store!r} is no store. Write for example store=MemoryStore()"
+        raise ConfigurationError(msg)
+    return cast("Store", store)
+
+
+def checked_prefix(prefix: object) -> str:
+    """Return *prefix* if it can be the first part of keys."""
+    if not isinstance(prefix, str):
+        msg = f"prefix={prefix!r} is no text. Write for example prefix='my_app'"
+        raise ConfigurationError(msg)
+    return prefix
+
+
 def _chosen_quota(answer: object, source: object) -> Quota:
     if isinstance(answer, Quota):
         return answer
@@ -237,7 +253,9 @@ class Throttled:
                 )
                 raise ConfigurationError(msg)
         self.limits = limits
-        self._store: Store | None = MemoryStore() if store is None else store
+        self._store: Store | None = (
+            MemoryStore() if store is None else checked_store(store)
+        )
         self.rules = tuple(
             Rule(
                 limit,
@@ -245,8 +263,8 @@ class Throttled:
                 slot=slot,
                 using=available(using),
                 key_func=None,
-                prefix=prefix,
-                method="*",
+                prefix=checked_prefix(prefix),
+                method="by hand",
                 route=str(limit.quota),
             )
             for limit, name, slot in zip(

@@ -70,14 +70,25 @@ class ThrottledViewMeta(ABCMeta):
 
     def __setattr__(cls, name: str, value: object) -> None:
         """Set an attribute, but none that was read when the class was made."""
-        is_finished = "__throttled_definition__" in vars(cls)
-        if is_finished and (name in SETTINGS or name in VERBS):
+        cls._check_is_open(name)
+        super().__setattr__(name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        """Delete an attribute, but none that was read when the class was made."""
+        cls._check_is_open(name)
+        super().__delattr__(name)
+
+    def _check_is_open(cls, name: str) -> None:
+        definition: Definition | None = vars(cls).get("__throttled_definition__")
+        if definition is None:  # the class is not finished yet
+            return
+        handlers = [handler.name for handler in definition.handlers]
+        if name in (*SETTINGS, *VERBS, *handlers):
             raise ViewDefinitionError(
                 f"{name_of(cls)}.{name}",
                 "it was read when the class was made; setting it now changes nothing",
                 "Write it in the class body, or subclass",
             )
-        super().__setattr__(name, value)
 
 
 class ThrottledView(metaclass=ThrottledViewMeta):

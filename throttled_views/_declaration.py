@@ -1,0 +1,194 @@
+"""
+What an endpoint says of itself: whose identity it has, and its limits.
+
+A declaration stays on the endpoint function, where it survives every include. A route,
+or a guard, makes plans of it, for the methods it serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from starlette.types import Scope
+
+from throttled_views._binding import name_of
+from throttled_views._plan import Plan
+from throttled_views.errors import RegistrationError
+from throttled_views.limits import Limit, Throttle, check_distinct, limits_of
+from throttled_views.outcome import Machinery
+from throttled_views.throttled import Throttled
+
+__all__ = [
+    "WEBSOCKET",
+    "Binder",
+    "Declaration",
+    "Part",
+    "declaration_of",
+    "declare",
+    "joined",
+    "methods_of",
+]
+
+WEBSOCKET = "WEBSOCKET"
+"""What stands for the methods of a handler that serves sockets."""
+
+_DECLARED = "__throttled_views__"
+
+
+class Binder(Machinery, Protocol):
+    """What declaring uses of a limiter."""
+
+    default: Throttle | None
+
+    def bind(
+        self,
+        limits: Sequence[Limit],
+        *,
+        method: str,
+        route: str,
+        after: Sequence[Limit] = (),
+    ) -> Throttled:
+        """Return *limits*, bound for one handler."""
+        ...
+
+    def number_of(self, owner: Any, name: str) -> int:
+        """Return which object of its *name* *owner* is, from 1."""
+        ...
+
+
+class Part(NamedTuple):
+    """Limits that one decorator gave; a limiter of None is the router's."""
+
+    limiter: Binder | None
+    limits: tuple[Limit, ...]
+
+
+class Declaration:
+    """
+    What an endpoint says of itself: its identity, and the limits it was given.
+
+    Attributes:
+        owner: The object whose identity the endpoint has.
+        handler: Name of the handler, if *owner* is a view.
+        parts: The limits, the innermost decorator's first; none leaves them to the
+            default of the router's limiter.
+        exempt: Whether it is unlimited on purpose.
+        methods: The methods the handler serves, where they are known beforehand.
+        limits_others: Whether it is a dependency that limits what it is used on.
+
+    Args:
+        complete: Adds to the limiter's default what a view says itself.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a part of the declaration
+        self,
+        owner: object,
+        *,
+        handler: str = "",
+        parts: Sequence[Part] = (),
+        exempt: bool = False,
+        methods: str = "",
+        complete: Callable[[Sequence[Limit]], tuple[Limit, ...]] = tuple,
+        limits_others: bool = False,
+    ) -> None:
+        self.owner = owner
+        self.handler = handler
+        self.parts = tuple(parts)
+        self.exempt = exempt
+        self.methods = methods
+        self.limits_others = limits_others
+        self._complete = complete
+        # Kept where a request asks for them; a router's limiter is not held by this.
+        self._is_of_own_limiters = bool(parts) and all(each.limiter for each in parts)
+        self._plans: dict[str, list[Plan]] = {}
+
+    @property
+    def name(self) -> str:
+        """What it is called: ``module.qualname`` or ``module.Class.handler``."""
+        return ".".join(filter(None, (name_of(self.owner), self.handler)))
+
+    def route(self, limiter: Binder) -> str:
+        """Return the identity of the endpoint, as the keys of *limiter* have it."""
+        number = limiter.number_of(self.owner, name_of(self.owner))
+        return self.name if number == 1 else f"{self.name}#{number}"
+
+    def plans(self, limiter: Binder, methods: str) -> list[Plan]:
+        """
+        Return what each request is charged, one plan for each limiter; none if exempt.
+
+        Args:
+            limiter: The limiter of the router.
+            methods: The methods of the route, as keys have them.
+
+        Raises:
+            RegistrationError: Neither the endpoint nor *limiter* says what to limit to.
+        """
+        methods = self.methods or methods
+        if not self._is_of_own_limiters:
+            return self._made(limiter, methods)
+        if (plans := self._plans.get(methods)) is None:
+            plans = self._plans[methods] = self._made(limiter, methods)
+        return plans
+
+    def _made(self, limiter: Binder, methods: str) -> list[Plan]:
+        parts = self.parts
+        if not parts and not self.exempt:
+            parts = (Part(limiter, self._default_limits(limiter)),)
+        throttleds: dict[Binder, list[Throttled]] = {}
+        before: list[Limit] = []
+        for part in parts:
+            owner = part.limiter or limiter
+            check_distinct([*before, *part.limits])
+            route = self.route(owner)
+            throttleds.setdefault(owner, []).append(
+                owner.bind(part.limits, method=methods, route=route, after=before)
+            )
+            before.extend(part.limits)
+        return [
+            Plan(owner, each) for owner, each in throttleds.items() if each[0].limits
+        ]
+
+    def _default_limits(self, limiter: Binder) -> tuple[Limit, ...]:
+        if limiter.default is None:
+            where_to = "@limiter.limit('100/m')"
+            exemption = "@limiter.exempt"
+            if self.handler:
+                where_to, exemption = "throttle = '100/m'", "throttle = EXEMPT"
+            raise RegistrationError(
+                self.name,
+                "nothing says what it is limited to",
+                f"Write {where_to}, or {exemption} if it is to be unlimited, or give "
+                "the limiter a default: Limiter('100/m')",
+            )
+        return self._complete(limits_of(limiter.default))
+
+
+def declaration_of(endpoint: Any) -> Declaration:
+    """Return what *endpoint* says of itself, or that it says nothing."""
+    declared = getattr(endpoint, _DECLARED, None)
+    return declared if isinstance(declared, Declaration) else Declaration(endpoint)
+
+
+def declare(endpoint: Any, declaration: Declaration) -> None:
+    """Let *endpoint* say *declaration* of itself."""
+    setattr(endpoint, _DECLARED, declaration)
+
+
+def methods_of(scope: Scope) -> str:
+    """Return the methods of the route that serves *scope*, as keys have them."""
+    if scope["type"] == "websocket":
+        return WEBSOCKET
+    methods = getattr(scope.get("route"), "methods", None)
+    return joined(methods or {scope["method"]})
+
+
+def joined(methods: Iterable[str]) -> str:
+    """
+    Return *methods* as keys have them.
+
+    HEAD alone is GET, so that a function that is registered for one after the other has
+    no second budget.
+    """
+    served = sorted(methods)
+    return "+".join(["GET"] if served == ["HEAD"] else served)

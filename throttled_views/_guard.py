@@ -1,0 +1,126 @@
+"""
+Limits that are decided right before a handler, and told without a `ThrottledRoute`.
+
+That is so for plain functions on any router, for WebSockets, and for dependencies.
+Nothing of the user's is changed: a response or an error that tells is a copy.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from starlette.exceptions import HTTPException, WebSocketException
+from starlette.responses import Response
+from starlette.types import Scope
+
+from throttled_views._binding import Exchange, Guard
+from throttled_views._plan import Plan, decide_all
+from throttled_views.headers import RateLimitContext, merged
+from throttled_views.outcome import RateLimitExceededError, context_of, outcome_of
+
+__all__ = ["decide", "guard_of", "write"]
+
+_DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
+_POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
+
+
+def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
+    """
+    Return a guard that decides *plans* right before a handler.
+
+    It tells the outcome on whatever the handler returns or raises, unless the route
+    does so anyway.
+    """
+
+    async def guard(exchange: Exchange, call: Callable[[], Awaitable[Any]]) -> Any:
+        scope = exchange.connection.scope
+        await decide(plans(scope), scope)
+        try:
+            result = await call()
+        except HTTPException as error:
+            told = _told_by_error(error, scope)
+            if told is error:
+                raise
+            raise told from error
+        if isinstance(result, Response):
+            return _told_by_response(result, scope)
+        write(exchange.response, scope)
+        return result
+
+    return guard
+
+
+async def decide(plans: Sequence[Plan], scope: Scope) -> None:
+    """
+    Charge the request by *plans*; if it is refused, all charged here comes back.
+
+    Raises:
+        RateLimitExceededError: It is refused.
+        WebSocketException: It is refused, and the server cannot say so with a response.
+    """
+    outcome = outcome_of(scope)
+    if not await decide_all(plans, scope, outcome.charged_late):
+        return
+    extensions = scope.get("extensions") or {}
+    if scope["type"] == "websocket" and _DENIAL not in extensions:
+        raise WebSocketException(_POLICY_VIOLATION, "Rate limit exceeded")
+    raise RateLimitExceededError(context_of(scope))
+
+
+def write(response: Response, scope: Scope) -> None:
+    """
+    Put the fields of the outcome onto FastAPI's *response* of this request.
+
+    A field of the user is kept; one that we wrote, before more was decided, is not.
+    """
+    if _is_written_by_route(scope):
+        return
+    outcome = outcome_of(scope)
+    for name, value in RateLimitContext(outcome).headers.items():
+        if response.headers.get(name) == outcome.written.get(name):
+            response.headers[name] = outcome.written[name] = value
+
+
+def _is_written_by_route(scope: Scope) -> bool:
+    """Tell whether the route, a `ThrottledRoute`, writes the fields on any response."""
+    return bool(getattr(scope.get("route"), "tells", False))
+
+
+def _told_by_response(response: Response, scope: Scope) -> Response:
+    """Return *response* with the fields of the outcome; it is not changed itself."""
+    fields = outcome_of(scope).raw_headers()
+    if not fields or _is_written_by_route(scope):
+        return response
+    told = copy.copy(response)
+    told.raw_headers = merged(response.raw_headers, fields)
+    # Where `headers` keeps its view of the old list; the copy makes its own.
+    vars(told).pop("_headers", None)
+    return told
+
+
+def _told_by_error(error: HTTPException, scope: Scope) -> HTTPException:
+    """
+    Return *error* with the fields of the outcome; it is not changed itself.
+
+    `copy.copy` would call its class with `args`, which Starlette's errors do not keep.
+    """
+    fields = context_of(scope).headers
+    if (
+        not fields
+        or isinstance(error, RateLimitExceededError)
+        or _is_written_by_route(scope)
+    ):
+        return error
+    own = {name.lower(): (name, value) for name, value in (error.headers or {}).items()}
+    ours = {name.lower(): (name, value) for name, value in fields.items()}
+    headers = dict({**ours, **own}.values())
+    try:
+        told = type(error).__new__(type(error), *error.args)
+        vars(told).update(vars(error))
+        told.headers = headers
+    except (AttributeError, TypeError):  # a class that is made in another way
+        error.headers = headers
+        return error
+    return told.with_traceback(error.__traceback__)

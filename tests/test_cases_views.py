@@ -248,7 +248,6 @@ class Results(ThrottledView):
         return "headers"
 
 
-@pytest.mark.xfail(reason="None is taken for the type of a body.")
 async def test_case_64_a_result_of_none_has_the_fields_once() -> None:
     """A 204 whose handler says that it returns nothing is like any other."""
 

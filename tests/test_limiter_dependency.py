@@ -191,8 +191,8 @@ async def test_a_dependency_that_is_met_again_charges_once(*, use_cache: bool) -
     assert 2 == len(store.keys)
 
 
-async def test_equal_dependencies_charge_one_counter_once() -> None:
-    """Two that say the same are one limit, met twice."""
+async def test_equal_dependencies_charge_no_counter_twice() -> None:
+    """Two that say the same are two limits, with counters of their own."""
     store = Relay()
     limiter = Limiter(store=store)
     app = FastAPI(dependencies=[Depends(limiter.dependency("5/h"))])
@@ -201,7 +201,7 @@ async def test_equal_dependencies_charge_one_counter_once() -> None:
     received = await answers(app, *["GET /"] * 2)
 
     assert ["4", "3"] == [answer.headers["RateLimit-Remaining"] for answer in received]
-    assert 2 == len(store.keys)
+    assert (4, 2) == (len(store.keys), len({*store.keys}))
 
 
 async def test_different_dependencies_are_different_limits() -> None:
@@ -252,11 +252,50 @@ async def test_one_dependency_may_be_of_several_limits() -> None:
 
 
 def test_one_dependency_does_not_say_a_thing_twice() -> None:
-    """Two limits of one name would be one counter."""
-    with pytest.raises(
-        ConfigurationError, match="Two limits are named 'dependency 5/h'"
-    ):
-        Limiter().dependency([Limit("5/h"), Limit("5/h", cost=2)])
+    """What is there twice in one list changes nothing, so it is a mistake."""
+    with pytest.raises(ConfigurationError, match="5/h is declared twice"):
+        Limiter().dependency(["5/h", "5/h"])
+
+
+async def test_dependencies_of_one_name_are_told_apart() -> None:
+    """Each is charged, whatever the others of an endpoint are called."""
+    limiter = Limiter()
+    app = FastAPI(
+        dependencies=[
+            Depends(limiter.dependency("100/h", name="api")),
+            Depends(limiter.dependency("5/h", name="api", cost=4)),
+            Depends(limiter.dependency("5/h", name="api")),
+        ]
+    )
+    app.add_api_route("/", names)
+
+    first, second = await answers(app, "GET /", "GET /")
+
+    assert ["api", "api #2", "api #3"] == first.json()
+    assert (429, "5") == (second.status_code, second.headers["RateLimit-Limit"])
+
+
+async def test_a_refusal_gives_back_what_other_dependencies_took() -> None:
+    """A refused request is charged nothing, however many dependencies there are."""
+    limiter = Limiter()
+    app = FastAPI(
+        dependencies=[
+            Depends(limiter.dependency("3/h")),
+            Depends(limiter.dependency("1/d", key_func=one_of_two)),
+        ]
+    )
+    app.add_api_route("/", hello)
+
+    refused = await statuses(app, *["GET /?who=a"] * 9)
+    other = await answers(app, "GET /?who=b")
+
+    assert [200, *[429] * 8] == refused
+    assert [200] == [answer.status_code for answer in other]
+
+
+def one_of_two(request: Request) -> str:
+    """Tell clients apart by what they say."""
+    return request.query_params["who"]
 
 
 # --- wherever it is -------------------------------------------------------------------

@@ -383,7 +383,6 @@ def test_several_limits_are_exact_together(
         )
 
 
-@pytest.mark.xfail(reason="The first quota does not bear on the second any more.")
 async def test_a_key_named_twice_under_two_quotas_is_refused_aloud(
     store: MemoryStore,
 ) -> None:

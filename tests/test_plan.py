@@ -92,7 +92,7 @@ async def test_a_store_of_others_is_asked_for_the_same_answers(
 
 @given(
     quota=st.sampled_from(["2/s burst 5", "7/m", "3/s", "1000/s burst 1"]),
-    cost=st.integers(0, 3),
+    cost=st.integers(1, 3),
     gaps_us=st.lists(st.integers(0, 3_000_000), max_size=12),
 )
 def test_no_course_of_requests_is_answered_otherwise_by_another_store(

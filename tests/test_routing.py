@@ -506,8 +506,9 @@ def test_a_path_that_an_earlier_route_captures_is_refused() -> None:
         router.add_api_route("/latest", other)
 
     assert (
-        "other at '/items/latest': the earlier hello at '/items/{item}' captures it. "
-        "Declare other before hello"
+        f"{__name__}.other at '/items/latest': the earlier {__name__}.hello at "
+        f"'/items/{{item}}' captures it. Declare {__name__}.other before "
+        f"{__name__}.hello"
     ) == str(caught.value)
 
 
@@ -516,8 +517,40 @@ def test_a_path_that_a_wider_path_captures_is_refused() -> None:
     router = ThrottledRouter(Limiter("1/h"))
     router.add_api_route("/{path:path}", hello)
 
-    with pytest.raises(RegistrationError, match="the earlier hello at"):
+    with pytest.raises(RegistrationError, match=r"the earlier \S+hello at"):
         router.add_api_route("/a/b/c", other)
+
+
+async def test_a_path_that_is_captured_across_an_inclusion_is_refused() -> None:
+    """Routes of an included router come after those that are there already."""
+    outer, inner = ThrottledRouter(Limiter("1/h")), ThrottledRouter(Limiter("1/h"))
+    outer.add_api_route("/v1/{item}", hello)
+    inner.add_api_route("/latest", other)
+
+    with pytest.raises(RegistrationError, match=r"the earlier \S+hello at"):
+        outer.include_router(inner, prefix="/v1")
+
+    assert [200, 429, 404] == await statuses(
+        app_of(outer), "GET /v1/a", "GET /v1/b", "GET /latest"
+    )
+
+
+def test_a_socket_that_an_earlier_one_captures_is_refused() -> None:
+    """It would never be reached either."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_websocket_route("/{room}", socket)
+
+    with pytest.raises(RegistrationError, match="captures it"):
+        router.add_api_websocket_route("/lobby", socket)
+
+
+def test_a_socket_and_a_route_do_not_capture_each_other() -> None:
+    """No request is for both of them."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_websocket_route("/{room}", socket)
+    router.add_api_route("/lobby", hello)
+
+    assert 2 == len(router.routes)
 
 
 BESIDE = {
@@ -570,6 +603,17 @@ async def test_the_methods_of_one_route_are_one_bucket() -> None:
     """GET and HEAD of one handler are not two quotas."""
     router = ThrottledRouter(Limiter("2/h"))
     router.add_api_route("/", hello, methods=["GET", "HEAD"])
+
+    assert [200, 200, 429, 429] == await statuses(
+        app_of(router), "GET /", "HEAD /", "GET /", "HEAD /"
+    )
+
+
+async def test_get_and_head_of_one_function_are_one_bucket() -> None:
+    """Also where they are two routes, one registered after the other."""
+    router = ThrottledRouter(Limiter("2/h"))
+    router.get("/")(hello)
+    router.head("/")(hello)
 
     assert [200, 200, 429, 429] == await statuses(
         app_of(router), "GET /", "HEAD /", "GET /", "HEAD /"

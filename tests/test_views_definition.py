@@ -173,12 +173,10 @@ FORMS_TO_REFUSE = [
             place_of(wrapper_with_self),
         ),
         id="async wrapper with self without wraps",
-        marks=pytest.mark.xfail(reason="Its parameters become queries."),
     ),
     pytest.param(
         Form(property(handler), "", "async def", place_of(handler)),
         id="property with a place",
-        marks=pytest.mark.xfail(reason="The place of its function is not told."),
     ),
 ]
 
@@ -218,7 +216,6 @@ def test_a_decorated_handler_is_an_async_method(
     assert f"{MADE}.get {place_of(decorated)}" == caught.value.subject
 
 
-@pytest.mark.xfail(reason="The decorator loses the limit, and nobody sees it.")
 def test_a_decorator_cannot_lose_a_limit() -> None:
     """A limit below a decorator without wraps is found, or the handler is refused."""
 
@@ -235,7 +232,6 @@ def test_a_decorator_cannot_lose_a_limit() -> None:
         view_of(("throttle", "100/m"), ("get", decorate(limit("1/m")(limited))))
 
 
-@pytest.mark.xfail(reason="The route below it is lost.")
 @pytest.mark.parametrize("decorate", [staticmethod, classmethod])
 def test_a_method_with_a_route_is_called_on_an_instance(
     decorate: Callable[[Any], Any],
@@ -351,7 +347,6 @@ def test_a_handler_with_a_route_is_defined_once() -> None:
         define()
 
 
-@pytest.mark.xfail(reason="Only two handlers are compared.")
 @pytest.mark.parametrize("again", [handler, None], ids=["method", "None"])
 def test_a_handler_is_not_replaced_by_what_is_none(again: object) -> None:
     """A second definition without the route would take the first one away unseen."""
@@ -363,7 +358,6 @@ def test_a_handler_is_not_replaced_by_what_is_none(again: object) -> None:
         view_of(("find", route.get("/x")(find)), ("find", again))
 
 
-@pytest.mark.xfail(reason="The class is not known yet.")
 def test_a_handler_that_is_defined_twice_is_named_with_its_class() -> None:
     """The message says which class it is."""
 
@@ -693,7 +687,6 @@ def test_a_key_function_is_checked_when_the_class_is_made(
     assert remedy in str(caught.value)
 
 
-@pytest.mark.xfail(reason="Only the function is named.")
 @pytest.mark.parametrize(
     ("key_func", "remedy"), KEY_FUNCTIONS.values(), ids=KEY_FUNCTIONS
 )
@@ -1020,7 +1013,6 @@ async def with_more_by_position(self: object, number: int, *more: object) -> int
     return number + len(more)
 
 
-@pytest.mark.xfail(reason="It is a ValueError of inspect.")
 @pytest.mark.parametrize("method", [with_more_by_name, with_more_by_position])
 def test_a_parameter_of_a_handler_is_one_parameter(method: Callable[..., Any]) -> None:
     """FastAPI gives nothing to *args and **kwargs, so they are refused."""

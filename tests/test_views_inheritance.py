@@ -160,7 +160,6 @@ def test_a_declaration_of_a_subclass_leaves_the_base_alone() -> None:
     assert () == Mine.throttled["get"].limits
 
 
-@pytest.mark.xfail(reason="The mark is set on the function of the base.")
 @pytest.mark.parametrize(
     "decorate", [exempt, limit("100/m")], ids=["exempt", "another limit"]
 )
@@ -187,7 +186,6 @@ def test_a_decorated_handler_of_the_base_leaves_siblings_alone(
     assert Mine.throttled["get"].limits == Next.throttled["get"].limits
 
 
-@pytest.mark.xfail(reason="The mark is set on the function of the mixin.")
 def test_a_decorated_handler_of_a_mixin_leaves_others_alone() -> None:
     """A mixin that is no view is shared as well, and so is no place for marks."""
 
@@ -347,7 +345,6 @@ async def test_arguments_of_the_class_statement_are_for_bases() -> None:
     assert "given" == await body(app_of(View))
 
 
-@pytest.mark.xfail(reason="It counts as set on a finished class.", raises=TypeError)
 async def test_a_base_may_declare_for_its_subclasses() -> None:
     """What __init_subclass__ sets is there before the declaration is read."""
 
@@ -365,7 +362,6 @@ async def test_a_base_may_declare_for_its_subclasses() -> None:
     assert "found" == await body(app_of(View), "GET /v/books")
 
 
-@pytest.mark.xfail(reason="The metaclass takes it for its own.", raises=TypeError)
 @pytest.mark.parametrize("name", ["name", "bases", "namespace"])
 def test_arguments_of_the_class_statement_have_any_name(name: str) -> None:
     """None of the names of the metaclass's own parameters is taken."""

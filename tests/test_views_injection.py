@@ -306,7 +306,6 @@ async def test_an_attribute_replaces_that_of_the_base() -> None:
     assert ["/v/plain", 9, 1] == await body(app, "GET /v/plain")
 
 
-@pytest.mark.xfail(reason="The dependency of the base is injected.")
 async def test_a_value_replaces_what_a_base_asks_for() -> None:
     """A subclass that says what an attribute is needs no annotation for that."""
 
@@ -316,7 +315,6 @@ async def test_a_value_replaces_what_a_base_asks_for() -> None:
     assert ["/v", 9, 1] == await body(app_of(View))
 
 
-@pytest.mark.xfail(reason="The property is set.", raises=AttributeError)
 async def test_a_property_replaces_what_a_base_asks_for() -> None:
     """A subclass may compute what its base is given."""
     view = view_of(("seven", property(lambda self: 9)), bases=(Base,))
@@ -398,7 +396,6 @@ async def test_a_dataclass_with_slots_is_one_view() -> None:
     assert (200, False, 429) == (first.status_code, first.json(), second.status_code)
 
 
-@pytest.mark.xfail(reason="It is a parameter of the constructor.")
 async def test_a_declaration_is_no_field_of_the_request() -> None:
     """An annotated declaration of a dataclass is not asked of the client."""
 

@@ -264,7 +264,6 @@ def test_an_open_variable_is_refused(
     assert variable in str(caught.value)
 
 
-@pytest.mark.xfail(reason="It is left out without a word.", raises=AttributeError)
 async def test_an_alias_of_an_attribute_is_what_it_stands_for() -> None:
     """A `type` statement may name what an attribute is given."""
 

@@ -50,7 +50,6 @@ async def test_a_decorated_handler_is_read_where_it_was_written() -> None:
     assert {"7": {"title": "test", "size": 10}} == answer.json()
 
 
-@pytest.mark.xfail(reason="Its names are looked up in functools.", raises=Exception)
 async def test_a_partialmethod_is_read_where_it_was_written() -> None:
     """The names of a handler with given parameters are those of its function."""
     async with client_of(app_of(postponed_views.Given)) as client:
@@ -59,7 +58,6 @@ async def test_a_partialmethod_is_read_where_it_was_written() -> None:
     assert [{"title": "Emma"}, {"title": "kind"}] == answer.json()
 
 
-@pytest.mark.xfail(reason="It is left out without a word.", raises=AttributeError)
 async def test_an_attribute_with_a_marker_is_never_left_out() -> None:
     """That nobody can look its type up does not matter, or is an error."""
     try:

@@ -3,7 +3,6 @@
 import functools
 import inspect
 import json
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Annotated, Any
 
@@ -190,9 +189,6 @@ async def repeat(self: object, text: str, count: int = 2) -> AsyncIterator[str]:
 
 
 @since_0_134
-@pytest.mark.xfail(
-    sys.version_info < (3, 13), reason="It is taken for a coroutine function."
-)
 async def test_a_partialmethod_may_stream() -> None:
     """A handler made of an async generator streams as that does."""
     get = functools.partialmethod(repeat, "a")
@@ -223,7 +219,6 @@ def streamed(handler: Callable[..., Any]) -> Any:  # noqa: ANN401
     return wrapper
 
 
-@pytest.mark.xfail(reason="The function inside is looked at.", raises=Exception)
 async def test_a_wrapper_that_collects_a_stream_is_no_stream() -> None:
     """What counts is the function that Python calls; every FastAPI can await it."""
 
@@ -240,7 +235,6 @@ async def test_a_wrapper_that_collects_a_stream_is_no_stream() -> None:
 
 
 @since_0_134
-@pytest.mark.xfail(reason="The function inside is looked at.", raises=TypeError)
 async def test_a_wrapper_that_streams_is_a_stream() -> None:
     """A decorator may stream what its handler returns."""
 

@@ -543,6 +543,7 @@ def _injected_attributes(view: type) -> Iterator[inspect.Parameter]:
             if isinstance(default, _SLOT):
                 default = _NOTHING
             known = _evaluated(annotation, module.__globals__, _type_parameters(owner))
+            known = getattr(known, "__value__", known)  # of a `type` statement
             if isinstance(known, str) and "Annotated[" in known:
                 raise ViewDefinitionError(
                     f"{name_of(view)}.{name}",
@@ -554,7 +555,7 @@ def _injected_attributes(view: type) -> Iterator[inspect.Parameter]:
                     name,
                     _BY_KEYWORD,
                     default=default,
-                    annotation=scene.resolved_annotation(annotation, module, name),
+                    annotation=scene.resolved_annotation(known, module, name),
                 )
     yield from found.values()
 

@@ -52,7 +52,7 @@ class Binder(Machinery, Protocol):
         """Return *limits*, bound for one handler."""
         ...
 
-    def number_of(self, owner: Any, name: str) -> int:
+    def number_of(self, owner: Any, name: str, *, in_request: bool = False) -> int:
         """Return which object of its *name* *owner* is, from 1."""
         ...
 
@@ -108,9 +108,10 @@ class Declaration:
         """What it is called: ``module.qualname`` or ``module.Class.handler``."""
         return ".".join(filter(None, (name_of(self.owner), self.handler)))
 
-    def route(self, limiter: Binder) -> str:
+    def route(self, limiter: Binder, *, in_request: bool = False) -> str:
         """Return the identity of the endpoint, as the keys of *limiter* have it."""
-        number = limiter.number_of(self.owner, name_of(self.owner))
+        name = name_of(self.owner)
+        number = limiter.number_of(self.owner, name, in_request=in_request)
         return self.name if number == 1 else f"{self.name}#{number}"
 
     def plans(self, limiter: Binder, methods: str) -> list[Plan]:

@@ -32,6 +32,7 @@ from throttled_views.routing import (
     ROUTES_MARK,
     Definition,
     Handler,
+    forget_marked,
     marked_in,
 )
 
@@ -51,6 +52,8 @@ class ClassBody(dict[str, object]):
         self._name = name
 
     def __setitem__(self, name: str, value: object) -> None:
+        if name == "__qualname__":
+            forget_marked(f"{self.get('__module__')}.{value}")
         earlier = self.get(name)
         if _is_handler(name, earlier) and origin_of(earlier) is not origin_of(value):
             raise ViewDefinitionError(
@@ -195,7 +198,7 @@ def _noted(note: str) -> Iterator[None]:
 def _check_no_mark_is_lost(view: type) -> None:
     """Refuse a decorator that hides what one below it declared."""
     for handler, mark in marked_in(view):
-        name = handler.__name__
+        name = getattr(handler, "__name__", "")
         if name in vars(view) and not hasattr(_function(vars(view)[name]), mark):
             raise ViewDefinitionError(
                 f"{name_of(view)}.{name}{where(handler)}",
@@ -227,6 +230,8 @@ def _check_override(view: type, name: str, raw: object) -> None:
     """Refuse an override that silently loses what the overridden method declared."""
     overridden = [vars(base)[name] for base in view.__mro__ if name in vars(base)][1:2]
     for base_raw in overridden:
+        if base_raw is raw:
+            _refuse_marks_on_anothers(view, name, raw)
         for mark, decorator in ((ROUTES_MARK, "@route"), (LIMITS_MARK, "@limit")):
             if getattr(base_raw, mark, ()) and not hasattr(raw, mark):
                 raise ViewDefinitionError(
@@ -235,6 +240,18 @@ def _check_override(view: type, name: str, raw: object) -> None:
                     f"Repeat the {decorator} decorator on the override"
                     + (", or write @exempt" if mark == LIMITS_MARK else ""),
                 )
+
+
+def _refuse_marks_on_anothers(view: type, name: str, raw: object) -> None:
+    """Refuse a decorated function of a base, which would hold for others of it, too."""
+    for mark in (LIMITS_MARK, ROUTES_MARK):
+        if hasattr(raw, mark):
+            delattr(raw, mark)
+            raise ViewDefinitionError(
+                f"{name_of(view)}.{name}{where(raw)}",
+                "it is the function of a base, decorated for all that derive from it",
+                f"Override it: 'async def {name}(self): return await super().{name}()'",
+            )
 
 
 def _check_method(view: type, name: str, raw: Any, subject: str) -> None:

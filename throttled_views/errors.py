@@ -130,24 +130,29 @@ class InvalidAnswerError(ThrottledViewsError, ValueError):
         given: The answer.
     """
 
-    def __init__(self, given: object, source: str, instead: str) -> None:
+    def __init__(
+        self, given: object, source: str, instead: str, *, what: str | None = None
+    ) -> None:
         self.given = given
-        super().__init__(f"{source} gave {shown(given)}. {instead}")
+        super().__init__(f"{source} gave {what or shown(given)}. {instead}")
 
 
 class InvalidKeyError(InvalidAnswerError):
     """
     Something that cannot be a key was given as one, by a key function or a caller.
 
-    Neither "no limit" nor "one bucket for everybody" is a safe guess.
+    Neither "no limit" nor "one bucket for everybody" is a safe guess. The message does
+    not show it: it may be a secret.
     """
 
     def __init__(self, given: object, source: str) -> None:
+        what = "''" if given == "" else f"a value of type {type(given).__name__}"
         super().__init__(
             given,
             source,
-            "A key is a non-empty str; a key function may also return None, where the "
+            "Give a non-empty str; a key function may also return None, where the "
             "limit does not apply",
+            what=f"{what} as a key",
         )
 
 

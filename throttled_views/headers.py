@@ -159,7 +159,7 @@ class Outcome:
 
     __slots__ = ("answers", "charged_late", "decided", "scope_id", "written")
 
-    def __init__(self, scope_id: int) -> None:
+    def __init__(self, scope_id: int = 0) -> None:
         self.scope_id = scope_id
         self.answers: list[Answer] = []
         self.decided: list[object] = []

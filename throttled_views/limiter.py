@@ -6,6 +6,7 @@ An application has one. Where none is given, all share the process-wide default.
 
 from __future__ import annotations
 
+import logging
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -72,6 +73,8 @@ from throttled_views.throttled import (
 )
 
 __all__ = ["Limiter"]
+
+_logger = logging.getLogger("throttled_views")
 
 
 class Limiter:
@@ -198,7 +201,7 @@ class Limiter:
             declaration = declaration_of(endpoint)
             methods = declaration.methods or methods_of(scope)
             if (plan := plans.get((endpoint, methods))) is None:
-                route = declaration.route(self)
+                route = declaration.route(self, in_request=True)
                 named = self._among_dependencies(limits, f"{methods} {route}")
                 throttled = self.bind(named, method=methods, route=route)
                 plan = plans[endpoint, methods] = Plan(self, [throttled])
@@ -287,12 +290,13 @@ class Limiter:
             rules.append(rule)
         return Throttled.declared(limits).bound(self.store, rules)
 
-    def number_of(self, owner: Any, name: str) -> int:
+    def number_of(self, owner: Any, name: str, *, in_request: bool = False) -> int:
         """
         Return 1 if *owner* is the first object called *name*, else which one it is.
 
         From the second on the user is warned: which is which depends on the order of
-        registration, and might be another in the next process.
+        registration, and might be another in the next process. In a request the warning
+        is logged, since warnings may be errors.
         """
         owners = self._owners.setdefault(name, [])
         alive = [reference() for reference in owners]
@@ -305,12 +309,15 @@ class Limiter:
             return position + 1
         owners.append(_reference_to(owner))
         if len(owners) > 1:
-            warnings.warn(
+            msg = (
                 f"{len(owners)} different objects named {name} are limited. This one "
                 f"counts as '#{len(owners)}', by order of registration. "
-                "Give its limits a bucket='…' to name it yourself",
-                stacklevel=2,
+                "Give its limits a bucket='…' to name it yourself"
             )
+            if in_request:
+                _logger.warning(msg)
+            else:
+                warnings.warn(msg, stacklevel=2)
         return len(owners)
 
     def _limits(

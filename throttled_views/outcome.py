@@ -120,13 +120,13 @@ class Quick(NamedTuple):
     merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders]
 
 
-Recorded: TypeAlias = Outcome | tuple[Quick, Taken, int] | None
+_Recorded: TypeAlias = Outcome | tuple[Quick, Taken, int] | None
 """What a scope holds: an outcome, or all that it takes to make one, with its `id`."""
 
 
 def outcome_of(scope: Scope) -> Outcome:
     """Return the outcome of the request of *scope*, making it if need be."""
-    recorded: Recorded = scope.get(SCOPE_KEY)
+    recorded: _Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
         quick, taken, scope_id = recorded
         recorded = quick.outcome(taken, scope_id)
@@ -143,7 +143,7 @@ def context_of(scope: Scope) -> RateLimitContext:
 
 def _merged(headers: Iterable[tuple[bytes, bytes]], scope: Scope) -> RawHeaders:
     """Return *headers* and those that tell the outcome, as a new list."""
-    recorded: Recorded = scope.get(SCOPE_KEY)
+    recorded: _Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
         quick, taken, _ = recorded
         return quick.merged(headers, taken)

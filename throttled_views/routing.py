@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from fastapi import APIRouter, params
 from fastapi.routing import APIRoute
-from starlette.routing import compile_path
+from starlette.routing import compile_path, get_name
 from starlette.types import Receive, Scope, Send
 
 from throttled_views._binding import (
@@ -156,6 +156,11 @@ def _mark(handler: Any, mark: str, value: object) -> None:
 def marked_in(view: type) -> Sequence[tuple[Any, str]]:
     """Return what was marked in the body of *view*, and how; once."""
     return _marked.pop(name_of(view), [])
+
+
+def forget_marked(body: str) -> None:
+    """Forget what a class statement of this name marked that came to nothing."""
+    _marked.pop(body, None)
 
 
 def claim(values: Iterable[object]) -> None:
@@ -486,7 +491,7 @@ class ThrottledRouter(APIRouter):
         if override is not None and not issubclass(override, ThrottledRoute):
             raise _unlimited(f"a route of class {override.__name__}")
         methods = frozenset(each.upper() for each in kwargs.get("methods") or ["GET"])
-        name = kwargs.get("name") or name_of(endpoint)
+        name = kwargs.get("name") or get_name(endpoint)
         self._claim(_Served(name, methods, self.prefix + path))
         super().add_api_route(path, endpoint, **kwargs)
 
@@ -516,7 +521,7 @@ class ThrottledRouter(APIRouter):
             ViewDefinitionError: It is not async.
         """
         self._claim(
-            _Served(name_of(endpoint), frozenset((WEBSOCKET,)), self.prefix + path)
+            _Served(get_name(endpoint), frozenset((WEBSOCKET,)), self.prefix + path)
         )
         if not is_guarded(endpoint):
             if not is_async(endpoint):

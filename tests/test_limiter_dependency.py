@@ -4,10 +4,21 @@ from collections.abc import Callable
 from typing import Annotated
 
 import pytest
-from fastapi import APIRouter, Body, Depends, FastAPI, Header, HTTPException, Request
+from fastapi import (
+    APIRouter,
+    Body,
+    Depends,
+    FastAPI,
+    Header,
+    HTTPException,
+    Request,
+    Response,
+)
+from fastapi.responses import PlainTextResponse
 from starlette.applications import Starlette
 
 from tests.asgi import Relay, answers, app_of, fields_of, statuses
+from tests.kinds import EVERY_KIND, Kind, assert_is
 from tests.ways import DEPENDENT, Way
 from throttled_views import (
     ConfigurationError,
@@ -204,6 +215,39 @@ async def test_equal_dependencies_charge_no_counter_twice() -> None:
     assert (4, 2) == (len(store.keys), len({*store.keys}))
 
 
+async def test_dependencies_that_cost_differently_are_both_kept() -> None:
+    """The same quota does not make one limit of two."""
+    limiter = Limiter()
+    app = FastAPI(dependencies=[Depends(limiter.dependency("10/h"))])
+    dear = Depends(limiter.dependency("10/h", cost=10))
+    app.add_api_route("/", hello, dependencies=[dear])
+
+    assert [200, 429] == await statuses(app, "GET /", "GET /")
+
+
+def choosing(quota: str) -> Callable[[Request], str]:
+    """Return a quota function; all of them have one name."""
+
+    def choose(_request: Request) -> str:
+        return quota
+
+    return choose
+
+
+@pytest.mark.parametrize("quotas", [("1/h", "100/h"), ("100/h", "1/h")])
+async def test_dependencies_of_quota_functions_of_one_name_are_both_kept(
+    quotas: tuple[str, str],
+) -> None:
+    """What is limited does not depend on what functions are called."""
+    limiter = Limiter()
+    app = FastAPI(
+        dependencies=[Depends(limiter.dependency(choosing(each))) for each in quotas]
+    )
+    app.add_api_route("/", hello)
+
+    assert [200, 429] == await statuses(app, "GET /", "GET /")
+
+
 async def test_different_dependencies_are_different_limits() -> None:
     """The function is held to all of them."""
     limiter = Limiter()
@@ -298,6 +342,15 @@ def one_of_two(request: Request) -> str:
     return request.query_params["who"]
 
 
+async def test_one_dependency_may_have_two_limits_of_one_quota() -> None:
+    """They differ in something, so both are kept."""
+    dependency = Limiter().dependency([Limit("10/h"), Limit("10/h", cost=10)])
+    app = FastAPI(dependencies=[Depends(dependency)])
+    app.add_api_route("/", hello)
+
+    assert [200, 429] == await statuses(app, "GET /", "GET /")
+
+
 # --- wherever it is -------------------------------------------------------------------
 
 
@@ -383,6 +436,61 @@ async def test_a_route_of_a_throttled_router_may_have_it_itself() -> None:
     @router.get("/")
     def get(_: Annotated[object, limited]) -> None:
         """Do nothing."""
+
+    assert [200, 429] == await statuses(app_of(router), "GET /", "GET /")
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND.values(), ids=EVERY_KIND)
+async def test_a_throttled_router_tells_of_it_on_every_kind_of_response(
+    kind: Kind, store: MemoryStore
+) -> None:
+    """The route knows that it is limited, and tells where nothing else can."""
+    limiter = Limiter(store=store)
+    router = ThrottledRouter(limiter, dependencies=[Depends(limiter.dependency("2/h"))])
+    router.add_api_route("/", kind.endpoint, **kind.options)
+
+    (answer,) = await answers(app_of(router), "GET /")
+
+    assert_is(kind, answer)
+    assert {
+        "RateLimit-Limit": "2",
+        "RateLimit-Remaining": "1",
+        "RateLimit-Reset": "1800",
+    } == fields_of(answer)
+
+
+async def test_a_throttled_router_tells_of_it_whatever_a_handler_of_the_user_answers(
+    store: MemoryStore,
+) -> None:
+    """A refusal of a dependency keeps its fields there, too."""
+    limiter = Limiter(store=store)
+    router = ThrottledRouter(limiter, dependencies=[Depends(limiter.dependency("1/h"))])
+    router.add_api_route("/", hello)
+    app = app_of(router)
+
+    @app.exception_handler(429)
+    async def later(_request: Request, _error: Exception) -> Response:
+        return PlainTextResponse("later", 503)
+
+    _, refused = await answers(app, "GET /", "GET /")
+
+    assert (503, "later", "3600") == (
+        refused.status_code,
+        refused.text,
+        refused.headers["Retry-After"],
+    )
+
+
+async def test_a_dependency_of_a_dependency_limits_a_throttled_router() -> None:
+    """However deep it is, it runs for each request."""
+    limiter = Limiter()
+    limited = Depends(limiter.dependency("1/h"))
+
+    async def user(_: Annotated[object, limited]) -> str:
+        return "user"
+
+    router = ThrottledRouter(limiter, dependencies=[Depends(user)])
+    router.add_api_route("/", blocking)
 
     assert [200, 429] == await statuses(app_of(router), "GET /", "GET /")
 

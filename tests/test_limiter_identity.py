@@ -1,8 +1,8 @@
 """What is limited is an object, and keys name it by where it was written."""
 
 import functools
-import warnings
 import gc
+import warnings
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -354,3 +354,43 @@ async def test_a_dependency_limits_by_what_it_is_used_on() -> None:
     named = quote(f"{__name__}.hello", safe="")
     assert {named, f"{named}%232"} == routes
     assert 3 == len({*keys})
+
+
+async def test_a_function_that_is_decorated_again_is_another_one() -> None:
+    """The same function under two quotas has two counts, and is to be named."""
+    limiter = Limiter()
+    app = FastAPI()
+    app.add_api_route("/often", limiter.limit("100/h")(hello))
+    with warned(f"{__name__}.hello", 2):
+        app.add_api_route("/once", limiter.limit("1/h")(hello))
+
+    assert [200, 200, 200, 429] == await statuses(
+        app, "GET /often", "GET /once", "GET /often", "GET /once"
+    )
+
+
+class Service:
+    """An object whose methods are handlers."""
+
+    async def hello(self) -> str:
+        """Be a handler."""
+        return "hello"
+
+
+async def test_a_method_of_an_object_is_one_handler() -> None:
+    """However often it is looked up, it is the same method of the same object."""
+    service = Service()
+    app = on_one_router(Limiter("1/h"), service.hello, service.hello)
+
+    assert [200, 429] == await statuses(app, "GET /0", "GET /1")
+
+
+async def test_methods_of_two_objects_are_two_handlers() -> None:
+    """They have one name, so the user is asked to name them."""
+    one, two = Service(), Service()
+    with warned(f"{__name__}.Service.hello", 2):
+        app = on_one_router(Limiter("1/h"), one.hello, two.hello)
+
+    assert [200, 200, 429, 429] == await statuses(
+        app, "GET /0", "GET /1", "GET /0", "GET /1"
+    )

@@ -145,9 +145,11 @@ async def test_a_refused_handshake_is_answered_with_a_429(
 
 
 @ways
-@pytest.mark.parametrize("extensions", [{}, {"tls": {}}], ids=["none", "another"])
+@pytest.mark.parametrize(
+    "extensions", [None, {}, {"tls": {}}], ids=["not said", "none", "another"]
+)
 async def test_a_refused_handshake_is_closed_where_no_response_can_be_sent(
-    way: Callable[[Limiter], FastAPI], extensions: Mapping[str, object]
+    way: Callable[[Limiter], FastAPI], extensions: Mapping[str, object] | None
 ) -> None:
     """It is never accepted: a close that comes first is what servers make a 403 of."""
     app = way(Limiter("1/h"))

@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable
 
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 
 from tests.asgi import Relay, answers, app_of, statuses
 from tests.ways import DECORATED, EARLY, Endpoint, Way
@@ -127,6 +127,52 @@ async def test_two_limiters_decide_each_for_itself() -> None:
 
     assert [200, 429] == await statuses(app, "GET /", "GET /")
     assert [200, 429] == await statuses(app, "GET /other", "GET /other")
+
+
+@pytest.mark.parametrize("router", [APIRouter, ThrottledRouter])
+@pytest.mark.parametrize("narrow_outside", [True, False])
+async def test_what_one_limiter_refuses_takes_nothing_from_another(
+    router: Callable[[], APIRouter], *, narrow_outside: bool
+) -> None:
+    """A refusal is free, whichever limiter decides first."""
+    wide, narrow = Relay(), Relay()
+    endpoint: Endpoint = hello
+    decorators = [Limiter(store=wide).limit("9/h"), Limiter(store=narrow).limit("1/h")]
+    for decorate in decorators if narrow_outside else reversed(decorators):
+        endpoint = decorate(endpoint)
+    routes = router()
+    routes.add_api_route("/", endpoint)
+
+    assert [200, 429, 429, 429] == await statuses(app_of(routes), *["GET /"] * 4)
+
+    (result,) = await wide.peek(wide.calls[0])
+    assert 8 == result.state.remaining
+
+
+async def test_what_a_decorator_refuses_takes_nothing_from_a_dependency() -> None:
+    """Both are decided after the request was read, so they are given back together."""
+    store = Relay()
+    limiter = Limiter(store=store)
+    app = FastAPI(dependencies=[Depends(limiter.dependency("9/h"))])
+    app.add_api_route("/", limiter.limit("1/h")(hello))
+
+    assert [200, 429, 429, 429] == await statuses(app, *["GET /"] * 4)
+
+    (result,) = await store.peek(store.calls[0])
+    assert (9, 8) == (result.state.limit, result.state.remaining)
+
+
+async def test_what_was_taken_early_stays_taken() -> None:
+    """A default is decided before a dependency, whose refusal comes too late for it."""
+    store = Relay()
+    limiter = Limiter("9/h", store=store)
+    router = ThrottledRouter(limiter, dependencies=[Depends(limiter.dependency("1/h"))])
+    router.add_api_route("/", hello)
+
+    assert [200, 429, 429, 429] == await statuses(app_of(router), *["GET /"] * 4)
+
+    (result,) = await store.peek(store.calls[0])
+    assert (9, 5) == (result.state.limit, result.state.remaining)
 
 
 async def test_two_limiters_on_one_store_are_two_limits() -> None:

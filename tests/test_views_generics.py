@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 import pytest
-from fastapi import Body, FastAPI, Query, Request
+from fastapi import Body, Depends, FastAPI, Query, Request
 from pydantic import BaseModel
 
 from tests.apps_views import app_of, body, operation
@@ -363,6 +363,28 @@ async def test_injected_attributes_have_the_types_of_the_subclass() -> None:
 
     assert [1, [2.0, 3.0], [4.0]] == await body(app, f"GET /v?{query}")
     assert ["1", ["2", "3"], ["4"]] == await body(app, f"GET /v/text?{query}")
+
+
+async def test_a_variable_in_a_callable_is_replaced() -> None:
+    """Variables are found wherever a type can stand in another."""
+
+    async def get_doubler() -> Callable[[int], list[int]]:
+        return lambda item: [item, item]
+
+    class View(ThrottledView, Generic[ItemT]):
+        throttle = "5/m"
+        double: Annotated[Callable[[ItemT], list[ItemT]], Depends(get_doubler)]
+
+        @route.get("")
+        async def doubled(self, item: ItemT) -> list[ItemT]:
+            return self.double(item)
+
+    class OfNumbers(View[int]):
+        pass
+
+    assert [3, 3] == await body(app_of(OfNumbers), "GET /v?item=3")
+    with pytest.raises(ViewDefinitionError, match="the type of 'double' is still"):
+        app_of(View)
 
 
 # --- open variables -------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Views that derive from views, and from other classes."""
 
+import gc
 import types
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -198,6 +200,101 @@ def test_a_decorated_handler_of_a_mixin_leaves_others_alone() -> None:
     view = view_of(("throttle", "1/m"), bases=(Mixin, ThrottledView))
 
     assert ["1/m"] == [str(each.quota) for each in view.throttled["get"].limits]
+
+
+class Picked(ThrottledView):
+    """Has a limited handler that others may pick."""
+
+    throttle = "100/m"
+
+    @limit("1/m")
+    async def get(self) -> None:
+        """Serve."""
+
+
+class PickedMixin:
+    """Has one too, and is no view."""
+
+    @limit("1/m")
+    async def get(self) -> None:
+        """Serve."""
+
+
+@pytest.mark.xfail(reason="The limit is taken from the function of the base.")
+@pytest.mark.parametrize(
+    "bases", [(Picked,), (PickedMixin, ThrottledView)], ids=["view", "mixin"]
+)
+def test_a_handler_that_is_picked_keeps_its_limit(bases: tuple[type, ...]) -> None:
+    """`get = Base.get` says what is so anyway; whatever becomes of it, Base stays."""
+    picked: Any = bases[0]
+    with suppress(ViewDefinitionError):
+        view_of(("throttle", "100/m"), ("get", picked.get), bases=bases)
+    view = view_of(("throttle", "100/m"), bases=bases)
+
+    assert ["1/m"] == [str(each.quota) for each in view.throttled["get"].limits]
+
+
+def test_one_of_two_inherited_handlers_may_be_picked() -> None:
+    """A view with two bases may say which of them it means, with its limit."""
+
+    class Other(ThrottledView):
+        @limit("2/m")
+        async def get(self) -> None:
+            pass
+
+    view = view_of(("get", Other.get), bases=(Picked, Other))
+
+    assert ["2/m"] == [str(each.quota) for each in view.throttled["get"].limits]
+
+
+def defined_in_a_class() -> type:
+    """Define a view by a class statement."""
+
+    class View(ThrottledView):
+        @limit("5/m")
+        async def get(self) -> None:
+            pass
+
+    return View
+
+
+def made_of_a_function() -> Any:  # noqa: ANN401
+    """Make a view of a function that stands elsewhere."""
+
+    async def get(self: object) -> None:
+        pass
+
+    return view_of(("get", limit("5/m")(get)))
+
+
+def made_of_a_mixin() -> Any:  # noqa: ANN401
+    """Make a view of a class that is no view."""
+
+    class Mixin:
+        @limit("5/m")
+        async def get(self) -> None:
+            pass
+
+    return view_of(bases=(Mixin, ThrottledView))
+
+
+KEPT = pytest.mark.xfail(reason="What is decorated is kept for ever.")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        defined_in_a_class,
+        pytest.param(made_of_a_function, marks=KEPT),
+        pytest.param(made_of_a_mixin, marks=KEPT),
+    ],
+)
+def test_a_view_that_nobody_keeps_is_forgotten(make: Callable[[], Any]) -> None:
+    """Views may be made by the thousand; their handlers go with them."""
+    gone = weakref.ref(make().get)
+    gc.collect()
+
+    assert gone() is None
 
 
 async def test_a_route_is_registered_once() -> None:

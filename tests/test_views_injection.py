@@ -306,6 +306,21 @@ async def test_an_attribute_replaces_that_of_the_base() -> None:
     assert ["/v/plain", 9, 1] == await body(app, "GET /v/plain")
 
 
+async def test_a_marker_replaces_that_of_the_base() -> None:
+    """A subclass may ask somebody else, for what its base annotates."""
+
+    class Asking(Throttled):
+        seven: int = Depends(get_seven)
+
+        async def get(self) -> int:
+            return self.seven
+
+    class View(Asking):
+        seven = Depends(lambda: 8)
+
+    assert 8 == await body(app_of(View))
+
+
 async def test_a_value_replaces_what_a_base_asks_for() -> None:
     """A subclass that says what an attribute is needs no annotation for that."""
 

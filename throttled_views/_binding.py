@@ -26,8 +26,7 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import aclosing
-from functools import partial, partialmethod, reduce, wraps
-from operator import or_
+from functools import partial, partialmethod, wraps
 from types import (
     FunctionType,
     MemberDescriptorType,
@@ -45,6 +44,7 @@ from typing import (
     Protocol,
     TypeAlias,
     TypeVar,
+    Union,
     cast,
 )
 
@@ -631,7 +631,7 @@ def _substituted(  # noqa: PLR0911 - one for each kind of annotation
     if isinstance(annotation, TypeVar):
         return arguments.get(annotation, annotation)
     if isinstance(annotation, list):  # the parameters of a Callable
-        return [_substituted(each, arguments) for each in annotation]
+        return [_substituted(each, arguments) for each in _listed(annotation)]
     if isinstance(annotation, type):
         variables = _model_variables(annotation)
         if not any(each in arguments for each in variables):
@@ -646,8 +646,12 @@ def _substituted(  # noqa: PLR0911 - one for each kind of annotation
     if origin is None or replaced == inner:
         return annotation
     if origin is UnionType:
-        return reduce(or_, replaced)
+        return Union[replaced]  # noqa: UP007 - of a tuple
     return origin[replaced]
+
+
+def _listed(annotations: Any) -> list[Any]:
+    return list(annotations)
 
 
 def _model_variables(model: type) -> tuple[Any, ...]:
@@ -667,8 +671,8 @@ def _is_open(annotation: Any, variables: Collection[Any]) -> bool:
         return True
     if isinstance(annotation, type):
         return any(each in variables for each in _model_variables(annotation))
-    if isinstance(annotation, list):
-        return any(_is_open(each, variables) for each in annotation)
+    if isinstance(annotation, list):  # the parameters of a Callable
+        return any(_is_open(each, variables) for each in _listed(annotation))
     inner = typing.get_args(annotation)
     if typing.get_origin(annotation) is Annotated:
         inner = inner[:1]

@@ -8,7 +8,7 @@ runs, with what to write instead.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -186,7 +186,7 @@ def _is_path(value: object) -> bool:
 
 
 @contextmanager
-def _noted(note: str) -> Iterator[None]:
+def _noted(note: str) -> Generator[None]:
     """Add *note* to an error, which does not know where it was declared."""
     try:
         yield
@@ -209,7 +209,7 @@ def _check_no_mark_is_lost(view: type) -> None:
 
 def _function(raw: Any) -> Any:
     """Return *raw*, or the function in a staticmethod or classmethod."""
-    return raw.__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
+    return getattr(raw, "__func__", raw)
 
 
 def _check_injected_values(view: type) -> None:

@@ -63,8 +63,7 @@ async def decide(plans: Sequence[Plan], scope: Scope) -> None:
     outcome = outcome_of(scope)
     if not await decide_all(plans, scope, outcome.charged_late):
         return
-    extensions = scope.get("extensions") or {}
-    if scope["type"] == "websocket" and _DENIAL not in extensions:
+    if scope["type"] == "websocket" and _DENIAL not in (scope.get("extensions") or ()):
         raise WebSocketException(_POLICY_VIOLATION, "Rate limit exceeded")
     raise RateLimitExceededError(context_of(scope))
 

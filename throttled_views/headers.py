@@ -130,6 +130,14 @@ class HeaderRenderer:
         return MappingProxyType({spelling[name]: value.decode() for name, value in raw})
 
 
+def checked_policy(policy: object) -> RateLimitHeaderPolicy | None:
+    """Return *policy* if it is one, or None."""
+    if policy is None or isinstance(policy, RateLimitHeaderPolicy):
+        return policy
+    msg = f"headers={policy!r} is no policy. Write headers=RateLimitHeaderPolicy(…)"
+    raise ConfigurationError(msg)
+
+
 @lru_cache(maxsize=64)
 def renderer_of(policy: RateLimitHeaderPolicy | None) -> HeaderRenderer:
     """Return the renderer of *policy*; of None, one that writes Retry-After alone."""

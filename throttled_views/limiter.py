@@ -46,6 +46,7 @@ from throttled_views.errors import (
 from throttled_views.headers import (
     RateLimitContext,
     RateLimitHeaderPolicy,
+    checked_policy,
     renderer_of,
 )
 from throttled_views.keys import client_ip, early_parameter, reader_of
@@ -115,10 +116,7 @@ class Limiter:
         self.using = available(using)
         reader_of(key_func, "key")
         self.key_func = key_func
-        if not isinstance(headers, RateLimitHeaderPolicy | None):
-            msg = f"headers={headers!r} is no policy. Write RateLimitHeaderPolicy(…)"
-            raise ConfigurationError(msg)
-        self.renderer = renderer_of(headers)
+        self.renderer = renderer_of(checked_policy(headers))
         self.prefix = checked_prefix(prefix)
         self.enabled = enabled
         self._owners: dict[str, list[Callable[[], Any]]] = {}

@@ -174,7 +174,7 @@ def _chosen_quota(answer: object, source: object) -> Quota:
     if isinstance(answer, Quota):
         return answer
     try:
-        return Quota.parse(answer)  # type: ignore[arg-type] # parse tells if it is no text
+        return Quota.parse(cast("str", answer))  # which tells if it is no text
     except InvalidQuotaError as error:
         raise InvalidAnswerError(
             answer,

@@ -95,20 +95,18 @@ async def test_a_store_of_others_is_asked_for_the_same_answers(
     cost=st.integers(1, 3),
     gaps_us=st.lists(st.integers(0, 3_000_000), max_size=12),
 )
-def test_no_course_of_requests_is_answered_otherwise_by_another_store(
+async def test_no_course_of_requests_is_answered_otherwise_by_another_store(
     quota: str, cost: int, gaps_us: list[int]
 ) -> None:
     """However requests arrive, whatever they cost, each byte is the same."""
     limits = Limit(Quota.parse(quota), cost=cost if "burst 1" not in quota else 1)
     gaps = [gap_us / 1_000_000 for gap_us in gaps_us]
 
-    async def both() -> list[list[list[Message]]]:
-        return [
-            await course(on_a_throttled_router, limits, gaps, relayed=relayed)
-            for relayed in (True, False)
-        ]
+    by_relay, at_once = [
+        await course(on_a_throttled_router, limits, gaps, relayed=relayed)
+        for relayed in (True, False)
+    ]
 
-    by_relay, at_once = asyncio.run(both())
     assert by_relay == at_once
 
 

@@ -1,9 +1,13 @@
 """The errors: who catches them, and what they say."""
 
+import copy
+import pickle
+
 import pytest
 
 from throttled_views import (
     ConfigurationError,
+    InvalidAnswerError,
     InvalidKeyError,
     InvalidQuotaError,
     LimitedError,
@@ -98,3 +102,31 @@ def test_an_invalid_key_names_its_source() -> None:
 def test_a_missing_result_says_where_to_look() -> None:
     """The message points to what is there when no limit applied."""
     assert "Look at `results`, which is empty then" in str(NoRateLimitError())
+
+
+EVERY_ERROR = {
+    "quota": InvalidQuotaError("5/x", "the unit is unknown"),
+    "view": ViewDefinitionError("View.get", "it is sync", "Write async def"),
+    "route": RegistrationError("View.get", "nothing limits it", "Write a quota"),
+    "key": InvalidKeyError(b"secret", "The key function f"),
+    "answer": InvalidAnswerError(None, "The quota function f", "Return a quota"),
+    "no limit": NoRateLimitError(),
+    "store": StoreUnavailableError("it is down"),
+}
+
+
+@pytest.mark.parametrize("error", EVERY_ERROR.values(), ids=EVERY_ERROR)
+def test_an_error_can_be_sent_to_another_process(error: ThrottledViewsError) -> None:
+    """Pickled or copied it says what it said, and has the same attributes."""
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
+        assert type(error) is type(again)
+        assert str(error) == str(again)
+        assert vars(error) == vars(again)
+
+
+def test_a_key_that_is_none_is_not_shown() -> None:
+    """It may be a secret, and messages end in logs."""
+    error = InvalidKeyError(b"secret", "The key function f")
+
+    assert b"secret" == error.given
+    assert "gave a value of type bytes as a key" in str(error)

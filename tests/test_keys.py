@@ -549,3 +549,9 @@ def test_a_key_function_without_a_name_is_shown() -> None:
 def test_parts_are_percent_encoded(text: str, expected: str) -> None:
     """Nothing is safe but what RFC 3986 calls unreserved."""
     assert expected == encoded(text)
+
+
+def test_a_function_that_does_not_tell_its_parameters_is_refused() -> None:
+    """A function of C may have no signature, and the error is ours all the same."""
+    with pytest.raises(ConfigurationError, match="The key function max does not take"):
+        reader_of(max, "key")

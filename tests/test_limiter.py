@@ -1,6 +1,7 @@
 """`Limiter`: what the routes of an application share."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request
@@ -19,6 +20,7 @@ from throttled_views import (
     RegistrationError,
     Throttle,
     ThrottledRouter,
+    ViewDefinitionError,
     client_ip,
     everyone,
 )
@@ -358,3 +360,35 @@ def test_throttled_needs_limits_that_are_known_without_a_request(
     """There is no request to ask, and no check that allows everything."""
     with pytest.raises(ConfigurationError, match=says):
         Limiter().throttled(throttle)
+
+
+WRONG_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "text as key function": {"key_func": "ip"},
+    "text as headers": {"headers": "X-RateLimit"},
+    "a store class": {"store": MemoryStore},
+    "a number as prefix": {"prefix": 5},
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS)
+def test_an_argument_of_a_wrong_type_is_refused_at_once(
+    arguments: dict[str, Any],
+) -> None:
+    """It fails where it is written, with what to write instead."""
+    with pytest.raises(ConfigurationError, match="Write "):
+        Limiter(**arguments)
+
+
+def test_exempt_is_no_limit_of_a_function() -> None:
+    """There is another decorator for that."""
+    with pytest.raises(ViewDefinitionError, match=r"Write @limiter\.exempt"):
+        Limiter().limit(EXEMPT)(hello)
+
+
+def test_what_is_checked_by_hand_shares_buckets_too() -> None:
+    """A bucket is held to one quota, whoever charges it."""
+    limiter = Limiter()
+    limiter.throttled("5/m", bucket="jobs")
+
+    with pytest.raises(RegistrationError, match="bucket 'jobs': it is held to 5/m"):
+        limiter.throttled("9/m", bucket="jobs")

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import pytest
 from fastapi import (
@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
 from tests import postponed
-from tests.asgi import Relay, answers, fields_of, statuses
+from tests.asgi import Relay, answers, fields_of, frozen_store, statuses
 from tests.ways import DECORATED, EARLY, Endpoint, Way
 from throttled_views import (
     EXEMPT,
@@ -515,3 +515,82 @@ async def test_one_decorator_limits_each_function_it_decorates() -> None:
     assert [200, 200, 429, 429] == await statuses(
         app, "GET /hello", "GET /other", "GET /hello", "GET /other"
     )
+
+
+class Teapot(HTTPException):
+    """Is made in a way of its own."""
+
+    def __new__(cls, *, kind: str) -> Self:
+        """Take what others do not."""
+        return super().__new__(cls, kind)
+
+    def __init__(self, *, kind: str) -> None:
+        super().__init__(418, kind)
+
+
+async def test_an_error_that_is_made_in_its_own_way_has_the_fields() -> None:
+    """It is told on itself where no copy can be made."""
+    limiter = Limiter()
+    app = FastAPI()
+
+    @app.get("/")
+    @limiter.limit("5/h")
+    async def brew() -> None:
+        raise Teapot(kind="green")
+
+    [answer] = await answers(app, "GET /")
+
+    assert (418, "4") == (answer.status_code, answer.headers["RateLimit-Remaining"])
+
+
+async def test_a_route_of_starlette_limits_too() -> None:
+    """It gives the request by position, and needs nothing else."""
+    limiter = Limiter()
+
+    async def plain(_request: Request) -> Response:
+        return Response("plain")
+
+    app = FastAPI()
+    app.add_route("/", limiter.limit("1/h")(plain))
+
+    first, second = await answers(app, "GET /", "GET /")
+
+    assert (200, "0") == (first.status_code, first.headers["RateLimit-Remaining"])
+    assert 429 == second.status_code
+
+
+async def test_a_call_without_a_request_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is a call from Python; or a decorator in between hides the limit."""
+    limited = Limiter().limit("1/h")(hello)
+
+    assert [await limited(), await limited()] == [await hello(), await hello()]
+    [message] = caplog.messages
+    assert "hello was called without a request, so it was not limited" in message
+    assert "lacks functools.wraps" in message
+
+
+async def test_head_is_no_second_budget() -> None:
+    """A function that is registered for GET and then for HEAD is one handler."""
+    limiter = Limiter()
+    limited = limiter.limit("1/h")(hello)
+    app = FastAPI()
+    app.get("/")(limited)
+    app.head("/")(limited)
+
+    assert [200, 429] == await statuses(app, "GET /", "HEAD /")
+
+
+async def test_a_function_under_two_quotas_has_two_counts() -> None:
+    """Each decoration makes a route of its own, named by its order."""
+    limiter = Limiter(store=frozen_store())
+    app = FastAPI()
+    app.get("/a")(limiter.limit("2/m")(hello))
+    with pytest.warns(UserWarning, match="2 different objects named"):
+        app.get("/b")(limiter.limit("100/m")(hello))
+
+    received = await answers(app, "GET /b", "GET /a", "GET /b")
+
+    remaining = [each.headers["RateLimit-Remaining"] for each in received]
+    assert ["99", "1", "98"] == remaining

@@ -372,3 +372,9 @@ def test_a_place_in_a_bucket_does_not_depend_on_others() -> None:
 def test_a_limit_is_shown_as_text(limit: Limit, text: str) -> None:
     """A quota is shown as its text, a function by its name where it has one."""
     assert text == limit_text(limit)
+
+
+def test_a_limit_that_costs_nothing_is_refused() -> None:
+    """It would limit nobody, and there is a word for that."""
+    with pytest.raises(ConfigurationError, match="Write EXEMPT"):
+        Limit("5/m", cost=0)

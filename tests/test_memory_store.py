@@ -19,13 +19,16 @@ from tests.clock import ManualClock
 from tests.coroutines import at_once
 from tests.model import BucketModel
 from throttled_views import (
+    Algorithm,
     Charge,
+    ConfigurationError,
     MemoryStore,
     Quota,
     RateLimitResult,
     RateLimitState,
     Receipt,
     Store,
+    StoreUnavailableError,
 )
 from throttled_views.algorithms.bucket import bucket_of, tell
 from throttled_views.results import result_of
@@ -887,3 +890,24 @@ async def test_the_quick_path_makes_its_key_of_parts(store: MemoryStore) -> None
 
     assert "app|ALICE|1" == take_one("alice")[-1]
     assert 3 == remaining(store, "app|ALICE|1", FIVE)
+
+
+async def test_a_charge_by_a_window_is_refused(store: MemoryStore) -> None:
+    """What cannot be counted as it is asked for is not counted in another way."""
+    charge = Charge("alice", FIVE, Algorithm.FIXED_WINDOW)
+
+    with pytest.raises(ConfigurationError, match=r"cannot count by .*fixed_window"):
+        await store.acquire([charge])
+
+
+async def test_too_many_quotas_in_one_place_are_an_error() -> None:
+    """A store that cannot tell quotas apart any more opens nothing, and says so."""
+    store = MemoryStore(max_keys=300, clock=lambda: 0)
+    store.max_keys = 2_000  # all of them in one shard, which no hash would do
+
+    charges = [
+        Charge(f"k{each}", Quota.per_hour(1_000 + each)) for each in range(1_100)
+    ]
+
+    with pytest.raises(StoreUnavailableError, match="different quotas"):
+        await store.acquire(charges)

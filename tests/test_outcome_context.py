@@ -17,6 +17,7 @@ from throttled_views import (
     RateLimitContext,
     ThrottledRouter,
 )
+from throttled_views.headers import Outcome
 
 
 async def tell(rate_limit: CurrentRateLimit) -> dict[str, object]:
@@ -159,3 +160,12 @@ async def test_the_context_shows_its_results() -> None:
     (answer,) = await answers(app_of(router), "GET /")
 
     assert answer.json().startswith("RateLimitContext(results=(RateLimitResult(")
+
+
+def test_contexts_of_one_request_are_equal() -> None:
+    """A context is a view of its request, and two of another are not the same."""
+    outcome = Outcome()
+
+    assert RateLimitContext(outcome) == RateLimitContext(outcome)
+    assert 1 == len({RateLimitContext(outcome), RateLimitContext(outcome)})
+    assert RateLimitContext(outcome) != RateLimitContext(Outcome())

@@ -11,7 +11,15 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from tests.asgi import answers, app_of, fields_of, http_scope, sent, statuses
+from tests.asgi import (
+    answers,
+    app_of,
+    fields_of,
+    frozen_store,
+    http_scope,
+    sent,
+    statuses,
+)
 from throttled_views import (
     EXEMPT,
     Limiter,
@@ -19,7 +27,9 @@ from throttled_views import (
     RegistrationError,
     ThrottledRoute,
     ThrottledRouter,
+    ThrottledView,
     ViewDefinitionError,
+    route,
 )
 
 
@@ -639,3 +649,95 @@ async def test_clients_do_not_share_counts() -> None:
 
     assert [200, 429] == await statuses(app, "GET /", "GET /", client="192.0.2.1")
     assert [200, 429] == await statuses(app, "GET /", "GET /", client="192.0.2.2")
+
+
+class Dynamic(ThrottledView):
+    """Captures what comes after it."""
+
+    async def head(self) -> None:
+        """Serve the view's own path."""
+
+    @route.get("/{item}")
+    async def one(self, item: str) -> str:
+        """Serve any item."""
+        return item
+
+
+class Static(ThrottledView):
+    """Would never be reached after the other."""
+
+    @route.get("/latest")
+    async def latest(self) -> str:
+        """Serve the latest item."""
+        return "latest"
+
+
+def by_another_view(router: ThrottledRouter) -> None:
+    """Add it with arguments of its own."""
+    router.add_view(Static, tags=["static"])
+
+
+def by_another_router(router: ThrottledRouter) -> None:
+    """Include a router that it is on."""
+    router.include_router(Static.as_router(router.limiter))
+
+
+@pytest.mark.parametrize("add", [by_another_view, by_another_router])
+def test_a_captured_path_is_seen_through_includes(
+    add: Callable[[ThrottledRouter], None],
+) -> None:
+    """It does not matter how either of the two came onto the router."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_view(Dynamic, tags=["dynamic"])
+
+    with pytest.raises(RegistrationError, match=r"Static\.latest before Dynamic\.one"):
+        add(router)
+
+
+async def test_a_view_is_added_with_arguments_of_a_router() -> None:
+    """They hold for its routes alone."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_view(Static, prefix="/v1", tags=["new"])
+    router.add_api_route("/", hello)
+    app = app_of(router)
+
+    paths = app.openapi()["paths"]
+
+    assert ["new"] == paths["/v1/latest"]["get"]["tags"]
+    assert "tags" not in paths["/"]["get"]
+    assert [200, 429] == await statuses(app, "GET /v1/latest", "GET /v1/latest")
+
+
+def test_a_captured_socket_is_refused() -> None:
+    """Paths of sockets capture each other as those of requests do."""
+
+    async def socket(websocket: WebSocket) -> None:
+        await websocket.accept()
+
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_websocket_route("/{room}", socket)
+
+    with pytest.raises(RegistrationError, match="captures it"):
+        router.add_api_websocket_route("/lobby", socket)
+
+
+async def test_a_copy_of_a_scope_is_another_request() -> None:
+    """What an application dispatches by itself is limited like any other request."""
+    limiter = Limiter(store=frozen_store())
+    app = FastAPI()
+
+    @app.get("/items")
+    @limiter.limit("2/m")
+    async def items() -> str:
+        return "item"
+
+    @app.get("/batch")
+    @limiter.limit(["5/m", "9/h"])
+    async def batch(request: Request) -> list[int]:
+        inner = {"path": "/items", "raw_path": b"/items"}
+        starts = [(await sent(app, {**request.scope, **inner}))[0] for _ in range(4)]
+        return [start["status"] for start in starts]
+
+    [answer] = await answers(app, "GET /batch")
+
+    assert [200, 200, 429, 429] == answer.json()

@@ -579,3 +579,21 @@ def test_a_rule_makes_results_of_decisions() -> None:
 
     assert result_of(DECISION, "1", (Receipt(charge, 7),)) == rule.result("k", DECISION)
     assert result_of(refused, "1") == rule.result("k", refused)
+
+
+WRONG_ARGUMENTS = {
+    "a store class": ({"store": MemoryStore}, "is no store"),
+    "no store": ({"store": {}}, "is no store"),
+    "a number as prefix": ({"prefix": 5}, "is no text"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"), WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS
+)
+def test_a_wrong_argument_is_refused_at_once(
+    arguments: dict[str, Any], reason: str
+) -> None:
+    """And not by the first request."""
+    with pytest.raises(ConfigurationError, match=f"{reason}. Write for example"):
+        Throttled("5/m", **arguments)

@@ -220,7 +220,6 @@ class PickedMixin:
         """Serve."""
 
 
-@pytest.mark.xfail(reason="The limit is taken from the function of the base.")
 @pytest.mark.parametrize(
     "bases", [(Picked,), (PickedMixin, ThrottledView)], ids=["view", "mixin"]
 )
@@ -278,16 +277,8 @@ def made_of_a_mixin() -> Any:  # noqa: ANN401
     return view_of(bases=(Mixin, ThrottledView))
 
 
-KEPT = pytest.mark.xfail(reason="What is decorated is kept for ever.")
-
-
 @pytest.mark.parametrize(
-    "make",
-    [
-        defined_in_a_class,
-        pytest.param(made_of_a_function, marks=KEPT),
-        pytest.param(made_of_a_mixin, marks=KEPT),
-    ],
+    "make", [defined_in_a_class, made_of_a_function, made_of_a_mixin]
 )
 def test_a_view_that_nobody_keeps_is_forgotten(make: Callable[[], Any]) -> None:
     """Views may be made by the thousand; their handlers go with them."""

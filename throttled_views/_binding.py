@@ -26,7 +26,8 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import aclosing
-from functools import partial, partialmethod, wraps
+from copy import copy
+from functools import partial, partialmethod, update_wrapper, wraps
 from types import (
     FunctionType,
     MemberDescriptorType,
@@ -65,11 +66,13 @@ __all__ = [
     "HandlerT",
     "RouteCall",
     "can_stream",
+    "copied",
     "guarded",
     "in_class_body",
     "is_async",
     "is_guarded",
     "is_method",
+    "is_same",
     "is_stream",
     "mirror",
     "name_of",
@@ -155,6 +158,31 @@ def origin_of(function: Any) -> Any:
         if inner is function:
             return function
         function = inner
+
+
+def copied(function: HandlerT) -> HandlerT:
+    """Return a copy of *function*, to be marked without marking that of others."""
+    if not isinstance(function, FunctionType):
+        return copy(function)
+    code, namespace = function.__code__, function.__globals__
+    again = FunctionType(
+        code, namespace, function.__name__, function.__defaults__, function.__closure__
+    )
+    again.__kwdefaults__ = function.__kwdefaults__
+    update_wrapper(again, function)
+    vars(again).pop("__wrapped__", None)  # it wraps nothing; it is the same
+    vars(again).update(vars(function))
+    return cast("HandlerT", again)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Tell whether two functions are one, copied or decorated."""
+    return _code_of(one) is _code_of(other)
+
+
+def _code_of(function: Any) -> object:
+    origin = origin_of(function)
+    return getattr(origin, "__code__", origin)
 
 
 def name_of(thing: object) -> str:

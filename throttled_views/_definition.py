@@ -8,10 +8,11 @@ runs, with what to write instead.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from fastapi import params
 
@@ -19,11 +20,12 @@ from throttled_views._binding import (
     SETTINGS,
     RouteCall,
     is_async,
+    is_same,
     name_of,
     not_async,
-    origin_of,
     where,
 )
+from throttled_views._declaration import WEBSOCKET
 from throttled_views.errors import ConfigurationError, ViewDefinitionError
 from throttled_views.limiter import check_functions, check_socket
 from throttled_views.limits import Limit, available, limits_of
@@ -55,7 +57,7 @@ class ClassBody(dict[str, object]):
         if name == "__qualname__":
             forget_marked(f"{self.get('__module__')}.{value}")
         earlier = self.get(name)
-        if _is_handler(name, earlier) and origin_of(earlier) is not origin_of(value):
+        if _is_handler(name, earlier) and not is_same(earlier, value):
             raise ViewDefinitionError(
                 f"{self.get('__qualname__', self._name)}.{name}{where(value)}",
                 f"the handler is defined twice, first{where(earlier)}",
@@ -76,12 +78,16 @@ def definition_of(view: type) -> Definition:
             _check_setting(view, name)
     _check_injected_values(view)
     _check_no_mark_is_lost(view)
-    return Definition(
+    definition = Definition(
         path=_setting(view, "path") or "",
-        tags=tuple(_setting(view, "tags") or ()),
-        dependencies=tuple(_setting(view, "dependencies") or ()),
+        options={
+            "tags": tuple(_setting(view, "tags") or ()),
+            "dependencies": tuple(_setting(view, "dependencies") or ()),
+        },
         handlers=tuple(_handlers(view)),
     )
+    _check_slash(view, definition)
+    return definition
 
 
 def _handlers(view: type) -> Iterable[Handler]:
@@ -100,7 +106,7 @@ def _handlers(view: type) -> Iterable[Handler]:
             continue
         _check_method(view, name, raw, subject)
         for call in calls:
-            for method in call.methods:
+            for method in call.methods or (WEBSOCKET,):
                 first = served.setdefault((method, call.path), name)
                 if first != name:
                     raise ViewDefinitionError(
@@ -163,6 +169,17 @@ def _setting(view: type, name: str) -> Any:
     return raw.__func__ if isinstance(raw, staticmethod) else raw
 
 
+def _check_slash(view: type, definition: Definition) -> None:
+    """Refuse a path that would have two slashes where those of handlers begin."""
+    calls = [call for handler in definition.handlers for call in handler.calls]
+    if definition.path.endswith("/") and any(call.path for call in calls):
+        raise ViewDefinitionError(
+            f"{name_of(view)}.path",
+            f"{definition.path!r} ends with a slash, and paths below it begin with one",
+            f"Write {definition.path[:-1]!r}",
+        )
+
+
 def _check_setting(view: type, name: str) -> None:
     value = _setting(view, name)
     if value is None:
@@ -173,12 +190,28 @@ def _check_setting(view: type, name: str) -> None:
             f"{value!r} is no path",
             "Write for example '/items'",
         )
+    if name == "tags" and not _is_list_of(value, str, Enum):
+        raise ViewDefinitionError(
+            f"{name_of(view)}.tags", f"{value!r} is no list of tags", "Write ['items']"
+        )
+    if name == "dependencies" and not _is_list_of(value, params.Depends):
+        raise ViewDefinitionError(
+            f"{name_of(view)}.dependencies",
+            f"{value!r} is no list of dependencies",
+            "Write [Depends(…)]",
+        )
     if name == "key_func":
         check_functions(Limit("1/s", key_func=value))
     if name == "using":
         available(value)
     if name == "bucket":
         Limit("1/s", bucket=value)
+
+
+def _is_list_of(value: object, *kinds: type) -> bool:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return False
+    return all(isinstance(each, kinds) for each in cast("Sequence[object]", value))
 
 
 def _is_path(value: object) -> bool:
@@ -197,14 +230,17 @@ def _noted(note: str) -> Generator[None]:
 
 def _check_no_mark_is_lost(view: type) -> None:
     """Refuse a decorator that hides what one below it declared."""
-    for handler, mark in marked_in(view):
-        name = getattr(handler, "__name__", "")
-        if name in vars(view) and not hasattr(_function(vars(view)[name]), mark):
-            raise ViewDefinitionError(
-                f"{name_of(view)}.{name}{where(handler)}",
-                "a decorator above @limit, @exempt or @route hides it",
-                "Use functools.wraps in that decorator, or write it below",
-            )
+    for base in view.__mro__:
+        for handler, mark in marked_in(name_of(base)):
+            raw = _function(vars(base).get(getattr(handler, "__name__", "")))
+            # Without the mark, but the same: it was decorated somewhere else.
+            if raw and not hasattr(raw, mark) and not is_same(raw, handler):
+                raise ViewDefinitionError(
+                    f"{name_of(base)}.{handler.__name__}{where(handler)}",
+                    "a decorator above @limit, @exempt or @route hides it",
+                    "Use functools.wraps in that decorator, or write it below",
+                )
+    forget_marked(name_of(view))
 
 
 def _function(raw: Any) -> Any:
@@ -230,8 +266,6 @@ def _check_override(view: type, name: str, raw: object) -> None:
     """Refuse an override that silently loses what the overridden method declared."""
     overridden = [vars(base)[name] for base in view.__mro__ if name in vars(base)][1:2]
     for base_raw in overridden:
-        if base_raw is raw:
-            _refuse_marks_on_anothers(view, name, raw)
         for mark, decorator in ((ROUTES_MARK, "@route"), (LIMITS_MARK, "@limit")):
             if getattr(base_raw, mark, ()) and not hasattr(raw, mark):
                 raise ViewDefinitionError(
@@ -240,18 +274,6 @@ def _check_override(view: type, name: str, raw: object) -> None:
                     f"Repeat the {decorator} decorator on the override"
                     + (", or write @exempt" if mark == LIMITS_MARK else ""),
                 )
-
-
-def _refuse_marks_on_anothers(view: type, name: str, raw: object) -> None:
-    """Refuse a decorated function of a base, which would hold for others of it, too."""
-    for mark in (LIMITS_MARK, ROUTES_MARK):
-        if hasattr(raw, mark):
-            delattr(raw, mark)
-            raise ViewDefinitionError(
-                f"{name_of(view)}.{name}{where(raw)}",
-                "it is the function of a base, decorated for all that derive from it",
-                f"Override it: 'async def {name}(self): return await super().{name}()'",
-            )
 
 
 def _check_method(view: type, name: str, raw: Any, subject: str) -> None:

@@ -9,15 +9,13 @@ nested: before the body is read and before any dependency runs.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
-from functools import partial, partialmethod
-from types import FunctionType
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self, TypeVar, Unpack
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
-from fastapi import APIRouter, params
+from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.routing import compile_path, get_name
 from starlette.types import Receive, Scope, Send
@@ -27,6 +25,7 @@ from throttled_views._binding import (
     HandlerT,
     RouteCall,
     can_stream,
+    copied,
     guarded,
     is_async,
     is_guarded,
@@ -71,8 +70,8 @@ __all__ = ["ThrottledRoute", "ThrottledRouter", "exempt", "limit", "route"]
 LIMITS_MARK = "__throttled_views_limits__"
 ROUTES_MARK = "__throttled_views_routes__"
 
-_marked: dict[str, list[tuple[Any, str]]] = {}  # by the class body they stand in
-_claimed: WeakSet[Any] = WeakSet()  # functions of classes that are finished
+# What was marked in class bodies, and how, until the class is checked.
+_marked: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
 # --- decorators of methods ------------------------------------------------------------
@@ -94,8 +93,7 @@ def limit(*throttles: Throttle, **options: Unpack[LimitOptions]) -> HandlerDecor
     limits = _limits(throttles, options)
 
     def decorate(handler: HandlerT, /) -> HandlerT:
-        _mark_limits(handler, limits, "limit(…)")
-        return handler
+        return _with_limits(handler, limits, "limit(…)")
 
     return decorate
 
@@ -107,8 +105,7 @@ def exempt(handler: HandlerT, /) -> HandlerT:
     Raises:
         ViewDefinitionError: It decorates what is no method, or one limited already.
     """
-    _mark_limits(handler, (), "exempt")
-    return handler
+    return _with_limits(handler, (), "exempt")
 
 
 def _limits(throttles: Sequence[Throttle], options: LimitOptions) -> tuple[Limit, ...]:
@@ -125,63 +122,56 @@ def _limits(throttles: Sequence[Throttle], options: LimitOptions) -> tuple[Limit
     return limits
 
 
-def _mark_limits(handler: Any, limits: tuple[Limit, ...], decorator: str) -> None:
-    _check_is_open_method(handler, f"@{decorator}", f"@limiter.{decorator}")
+def _with_limits(
+    handler: HandlerT, limits: tuple[Limit, ...], decorator: str
+) -> HandlerT:
+    _check_is_method(handler, f"@{decorator}", f"@limiter.{decorator}")
     if hasattr(handler, LIMITS_MARK):
         raise ViewDefinitionError(
             name_of(handler),
             "it has two of @limit and @exempt",
             "Write one; several limits go into one @limit('5/m', '100/h')",
         )
-    _mark(handler, LIMITS_MARK, limits)
+    return _marked_copy(handler, LIMITS_MARK, limits)
 
 
-def _mark_route(call: RouteCall) -> HandlerDecorator:
+def _with_route(call: RouteCall) -> HandlerDecorator:
     def decorate(handler: HandlerT, /) -> HandlerT:
         decorator = f"@route.{call.verb}(…)"
-        _check_is_open_method(handler, decorator, f"@router.{call.verb}(…)")
+        _check_is_method(handler, decorator, f"@router.{call.verb}(…)")
         calls = (call, *getattr(handler, ROUTES_MARK, ()))
-        _mark(handler, ROUTES_MARK, calls)
-        return handler
+        return _marked_copy(handler, ROUTES_MARK, calls)
 
     return decorate
 
 
-def _mark(handler: Any, mark: str, value: object) -> None:
-    setattr(handler, mark, value)
-    body = name_of(handler).rpartition(".")[0]
-    _marked.setdefault(body, []).append((handler, mark))
+def _marked_copy(handler: HandlerT, mark: str, value: object) -> HandlerT:
+    """Return *handler* with *mark*. It is a copy: others may have the function, too."""
+    marked = copied(handler)
+    setattr(marked, mark, value)
+    _marked[marked] = {*_marked.pop(handler, ()), mark}
+    return marked
 
 
-def marked_in(view: type) -> Sequence[tuple[Any, str]]:
-    """Return what was marked in the body of *view*, and how; once."""
-    return _marked.pop(name_of(view), [])
+def marked_in(body: str) -> Iterator[tuple[Any, str]]:
+    """Yield what was marked in a class body of this name, and how."""
+    for handler, marks in list(_marked.items()):
+        if name_of(handler).rpartition(".")[0] == body:
+            yield from ((handler, mark) for mark in sorted(marks))
 
 
 def forget_marked(body: str) -> None:
-    """Forget what a class statement of this name marked that came to nothing."""
-    _marked.pop(body, None)
+    """Forget what was marked in a class body of this name."""
+    for handler, _ in list(marked_in(body)):
+        _marked.pop(handler, None)
 
 
-def claim(values: Iterable[object]) -> None:
-    """Note that those of *values* that are marked, or could be, belong to a class."""
-    for value in values:
-        if isinstance(value, (FunctionType, partialmethod)):
-            _claimed.add(value)
-
-
-def _check_is_open_method(handler: Any, decorator: str, instead: str) -> None:
+def _check_is_method(handler: Any, decorator: str, instead: str) -> None:
     if not is_method(handler):
         raise ViewDefinitionError(
             name_of(handler),
             f"{decorator} is for methods of a ThrottledView, and this is none",
             f"Write {instead} on a function",
-        )
-    if handler in _claimed:
-        raise ViewDefinitionError(
-            name_of(handler),
-            f"{decorator} would change it for the finished class that it belongs to",
-            "Override it: 'async def get(self): return await super().get()'",
         )
 
 
@@ -194,16 +184,16 @@ class _Route:
     """
 
     def __init__(self) -> None:
-        self.get = mirror(APIRouter.get, _mark_route)
-        self.post = mirror(APIRouter.post, _mark_route)
-        self.put = mirror(APIRouter.put, _mark_route)
-        self.patch = mirror(APIRouter.patch, _mark_route)
-        self.delete = mirror(APIRouter.delete, _mark_route)
-        self.head = mirror(APIRouter.head, _mark_route)
-        self.options = mirror(APIRouter.options, _mark_route)
-        self.trace = mirror(APIRouter.trace, _mark_route)
-        self.api_route = mirror(APIRouter.api_route, _mark_route)
-        self.websocket = mirror(APIRouter.websocket, _mark_route)
+        self.get = mirror(APIRouter.get, _with_route)
+        self.post = mirror(APIRouter.post, _with_route)
+        self.put = mirror(APIRouter.put, _with_route)
+        self.patch = mirror(APIRouter.patch, _with_route)
+        self.delete = mirror(APIRouter.delete, _with_route)
+        self.head = mirror(APIRouter.head, _with_route)
+        self.options = mirror(APIRouter.options, _with_route)
+        self.trace = mirror(APIRouter.trace, _with_route)
+        self.api_route = mirror(APIRouter.api_route, _with_route)
+        self.websocket = mirror(APIRouter.websocket, _with_route)
 
 
 route = _Route()
@@ -268,14 +258,12 @@ class Definition(NamedTuple):
 
     Attributes:
         path: Path, relative to the router's.
-        tags: Tags of its routes.
-        dependencies: Dependencies of its routes.
+        options: Tags and dependencies of its routes.
         handlers: Its handlers, in the order of their definition.
     """
 
     path: str
-    tags: Sequence[str | Enum]
-    dependencies: Sequence[params.Depends]
+    options: Mapping[str, Sequence[object]]
     handlers: Sequence[Handler]
 
 
@@ -401,8 +389,7 @@ class ThrottledRouter(APIRouter):
             raise _unlimited("routes=[…]")
         self.limiter = limiter or default_limiter()
         base: type[APIRoute] = kwargs.pop("route_class", ThrottledRoute)
-        self.served: list[_Served] = []
-        self._is_including = False
+        self._served: list[_Served] = []
         super().__init__(route_class=_route_class(self.limiter, base), **kwargs)
 
     def add_view(self, view: type[_View], *, prefix: str = "", **kwargs: Any) -> None:
@@ -412,22 +399,24 @@ class ThrottledRouter(APIRouter):
         Args:
             view: A subclass of `ThrottledView`.
             prefix: Path to put before the view's own.
-            kwargs: What `APIRouter` takes, for the routes of this view.
+            kwargs: What `include_router` takes, for the routes of this view.
 
         Raises:
             RegistrationError: The view is abstract or has no handlers, one of them is
-                limited by nothing, or captured by an earlier route.
+                limited by nothing, or captured by an earlier route; or an argument is
+                the whole router's.
         """
-        if kwargs:
-            router = ThrottledRouter(self.limiter, prefix=prefix, **kwargs)
-            router.add_view(view)
-            self.include_router(router)
-            return
         _check_is_complete(view)
-        for handler in view.__throttled_definition__.handlers:
+        definition = view.__throttled_definition__
+        for handler in definition.handlers:
             endpoint = self._endpoint(view, handler)
             for call in handler.calls:
-                self._add_call(view, handler, call, prefix, endpoint)
+                options = _options(call, (kwargs, definition.options))
+                if len(call.args) < 2:  # noqa: PLR2004 - a WebSocket's second is its name
+                    options.setdefault("name", f"{view.__name__}.{handler.name}")
+                path = f"{prefix}{definition.path}{call.path}"
+                add = getattr(self, call.verb)
+                add(path, *call.args[1:], **options)(endpoint)
 
     def view(self, view: type[_ViewT]) -> type[_ViewT]:
         """Register *view*, as `add_view` does, and return it: a class decorator."""
@@ -455,29 +444,6 @@ class ThrottledRouter(APIRouter):
         declare(endpoint, declaration)
         return endpoint
 
-    def _add_call(
-        self,
-        view: type[_View],
-        handler: Handler,
-        call: RouteCall,
-        prefix: str,
-        endpoint: Any,
-    ) -> None:
-        definition = view.__throttled_definition__
-        kwargs = {**call.kwargs}
-        kwargs.pop("path", None)
-        if len(call.args) < 2:  # noqa: PLR2004 - the second of a WebSocket is its name
-            kwargs.setdefault("name", f"{view.__name__}.{handler.name}")
-        if definition.dependencies:
-            kwargs["dependencies"] = [
-                *definition.dependencies,
-                *(kwargs.get("dependencies") or ()),
-            ]
-        if definition.tags and call.verb != "websocket":
-            kwargs["tags"] = [*definition.tags, *(kwargs.get("tags") or ())]
-        path = f"{prefix}{definition.path}{call.path}"
-        getattr(self, call.verb)(path, *call.args[1:], **kwargs)(endpoint)
-
     def add_api_route(
         self, path: str, endpoint: Callable[..., Any], **kwargs: Any
     ) -> None:
@@ -497,16 +463,8 @@ class ThrottledRouter(APIRouter):
 
     def _claim(self, served: _Served) -> None:
         """Note that *served* is on this router; refuse it if nothing would reach it."""
-        if self._is_including:  # an older FastAPI adds the routes one by one
-            return
-        for earlier in self.served:
-            if earlier.captures(served):
-                raise RegistrationError(
-                    f"{served.name} at {served.path!r}",
-                    f"the earlier {earlier.name} at {earlier.path!r} captures it",
-                    f"Declare {served.name} before {earlier.name}",
-                )
-        self.served.append(served)
+        _refuse_captured(served, self._served)
+        self._served.append(served)
 
     def add_api_websocket_route(
         self, path: str, endpoint: Callable[..., Any], *args: Any, **kwargs: Any
@@ -542,13 +500,13 @@ class ThrottledRouter(APIRouter):
         if not isinstance(router, ThrottledRouter):
             raise _unlimited("an APIRouter")
         prefix = self.prefix + kwargs.get("prefix", "")
-        for served in router.served:
-            self._claim(served._replace(path=prefix + served.path))
-        self._is_including = True
-        try:
-            super().include_router(router, *args, **kwargs)
-        finally:
-            self._is_including = False
+        together = [*self._served]
+        for served in router._served:  # noqa: SLF001 - another of this class
+            here = served._replace(path=prefix + served.path)
+            _refuse_captured(here, together)
+            together.append(here)
+        super().include_router(router, *args, **kwargs)
+        self._served = together  # an older FastAPI has claimed some of them, too
 
     def add_route(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refuse: a plain Starlette route cannot be limited here."""
@@ -569,6 +527,52 @@ class ThrottledRouter(APIRouter):
     def frontend(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refuse: the files of a frontend cannot be limited here."""
         raise _unlimited("a frontend")
+
+
+_LISTS = ("tags", "dependencies", "callbacks")
+_OF_ROUTES = {
+    "default_response_class": "response_class",
+    "deprecated": "deprecated",
+    "include_in_schema": "include_in_schema",
+    "generate_unique_id_function": "generate_unique_id_function",
+    "max_body_size": "max_body_size",
+    "form_limits": "form_limits",
+}
+
+
+def _options(call: RouteCall, outer: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options of *call*, with those that hold for a whole view or router."""
+    options = {name: value for name, value in call.kwargs.items() if name != "path"}
+    for name, value in (
+        (name, value) for each in outer for name, value in each.items()
+    ):
+        if call.verb == "websocket" and name != "dependencies":
+            continue
+        if name in _LISTS:
+            inner = [each[name] for each in outer if each.get(name)]
+            inner.append(call.kwargs.get(name) or ())
+            options[name] = [each for some in inner for each in some]
+        elif name == "responses":
+            options[name] = {**value, **(call.kwargs.get(name) or {})}
+        elif name in _OF_ROUTES:
+            options.setdefault(_OF_ROUTES[name], value)
+        else:
+            raise RegistrationError(
+                "add_view",
+                f"{name!r} is no option of the routes of a view",
+                "Give it to the ThrottledRouter",
+            )
+    return options
+
+
+def _refuse_captured(served: _Served, earlier_ones: Sequence[_Served]) -> None:
+    for earlier in earlier_ones:
+        if earlier.captures(served):
+            raise RegistrationError(
+                f"{served.name} at {served.path!r}",
+                f"the earlier {earlier.name} at {earlier.path!r} captures it",
+                f"Declare {served.name} before {earlier.name}",
+            )
 
 
 def _route_class(limiter: Limiter, base: type[APIRoute]) -> type[ThrottledRoute]:

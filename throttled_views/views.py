@@ -22,7 +22,7 @@ from throttled_views.errors import ViewDefinitionError
 from throttled_views.limiter import Limiter
 from throttled_views.limits import KeyFunc, Throttle
 from throttled_views.quotas import Algorithm
-from throttled_views.routing import Definition, ThrottledRouter, claim
+from throttled_views.routing import Definition, ThrottledRouter
 from throttled_views.throttled import Throttled
 
 __all__ = ["ThrottledView", "ThrottledViewMeta"]
@@ -63,7 +63,6 @@ class ThrottledViewMeta(ABCMeta):
             for each in definition.handlers
             if each.throttled is not None
         }
-        claim(vars(view).values())
         type.__setattr__(view, "__throttled_definition__", definition)
         type.__setattr__(view, "throttled", MappingProxyType(throttled))
         return view

@@ -254,15 +254,6 @@ def test_a_bucket_has_one_quota() -> None:
         router.add_api_route("/other", limiter.limit("3/h", bucket="shared")(other))
 
 
-def test_a_bucket_by_hand_has_one_quota_too() -> None:
-    """A `Throttled` of the limiter draws from the same buckets."""
-    limiter = Limiter()
-    limiter.throttled("2/h", bucket="shared")
-
-    with pytest.raises(RegistrationError, match="bucket 'shared'"):
-        limiter.throttled("3/h", bucket="shared")
-
-
 async def test_a_bucket_may_have_quotas_that_are_chosen_by_functions() -> None:
     """What a function will choose is not known beforehand, and its counter is kept."""
 

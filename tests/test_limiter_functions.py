@@ -17,7 +17,6 @@ from fastapi import (
     Request,
     Response,
 )
-from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
@@ -224,39 +223,6 @@ async def test_a_call_from_python_is_not_charged() -> None:
 
     assert [[1, 2, 3]] * 3 == [await limited(2, a=1) for _ in range(3)]
     assert [200, 429] == await statuses(app, *["GET /?a=1&b=2"] * 2)
-
-
-async def test_a_call_from_python_is_told_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """If it is a route that calls, a decorator in between hides the limit from it."""
-    limited = Limiter().limit("1/h")(hello)
-
-    for _ in range(3):
-        await limited()
-
-    (message,) = caplog.messages
-    assert message.startswith(f"{__name__}.hello was called without a request")
-    assert message.endswith("a decorator above @limiter.limit lacks functools.wraps")
-
-
-async def test_a_route_of_starlette_is_limited() -> None:
-    """It calls the function with the request alone, and has no dependencies."""
-
-    async def plain(request: Request) -> Response:
-        return PlainTextResponse(request.url.path)
-
-    app = FastAPI()
-    app.add_route("/", Limiter().limit("1/h")(plain))
-
-    admitted, refused = await answers(app, "GET /", "GET /")
-
-    assert (200, "/", "0") == (
-        admitted.status_code,
-        admitted.text,
-        admitted.headers["RateLimit-Remaining"],
-    )
-    assert 429 == refused.status_code
 
 
 async def test_a_call_of_a_handler_by_another_is_not_charged() -> None:

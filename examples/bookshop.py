@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from throttled_views import (
     EXEMPT,
     CurrentRateLimit,
+    KeyFunc,
     Limit,
     Limiter,
     Quota,
@@ -63,7 +64,7 @@ class ShopView(ThrottledView):
     """What all views of the shop share."""
 
     throttle: Throttle | None = Quota.per_minute(60, burst=10)
-    key_func = customer
+    key_func: KeyFunc | None = customer
 
     shelf: Annotated[Shelf, Depends(get_shelf)]
 

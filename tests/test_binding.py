@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Optional, TypeVar, get_args
 
 import pytest
 
-from throttled_views import _binding as binding
+from throttled_views._binding import is_open, return_annotation_of, substituted
 
 OneT = TypeVar("OneT")
 TwoT = TypeVar("TwoT")
@@ -24,7 +24,7 @@ a_callable: Any = Callable
         pytest.param(OneT, int, id="variable"),
         pytest.param(TwoT, TwoT, id="another variable"),
         pytest.param(a_list[OneT], list[int], id="list"),
-        pytest.param(an_optional[OneT], Optional[int], id="union"),
+        pytest.param(an_optional[OneT], an_optional[int], id="union"),
         pytest.param(an_annotated[OneT, "x"], Annotated[int, "x"], id="annotated"),
         pytest.param(Literal["a"], Literal["a"], id="literal"),
         pytest.param(a_dict[str, a_list[OneT]], dict[str, list[int]], id="nested"),
@@ -32,14 +32,14 @@ a_callable: Any = Callable
 )
 def test_variables_are_replaced(annotation: object, expected: object) -> None:
     """Wherever a type variable stands, what it stands for is put in its place."""
-    assert expected == binding._substituted(annotation, {OneT: int})
+    assert expected == substituted(annotation, {OneT: int})
 
 
 def test_variables_of_a_callable_are_replaced() -> None:
     """Its parameters stand in a list of their own."""
     annotation = a_callable[[OneT, str], OneT]
 
-    replaced = binding._substituted(annotation, {OneT: int})
+    replaced = substituted(annotation, {OneT: int})
 
     assert ([int, str], int) == get_args(replaced)
 
@@ -57,4 +57,10 @@ def test_a_variable_that_is_left_is_found(
     annotation: object, *, expected: bool
 ) -> None:
     """An annotation is open if FastAPI would meet a type variable in it."""
-    assert expected == binding._is_open(annotation, set())
+    assert expected == is_open(annotation, set())
+
+
+@pytest.mark.parametrize("function", [max, 5], ids=["of C", "no function"])
+def test_what_does_not_tell_what_it_returns_may_return_text(function: object) -> None:
+    """So it is not taken for a handler."""
+    assert str is return_annotation_of(function)

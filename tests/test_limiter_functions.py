@@ -560,3 +560,14 @@ async def test_a_function_under_two_quotas_has_two_counts() -> None:
 
     remaining = [each.headers["RateLimit-Remaining"] for each in received]
     assert ["99", "1", "98"] == remaining
+
+
+def test_a_decorator_without_parentheses_is_refused() -> None:
+    """It would take the function for one that chooses a quota."""
+    bare: Any = Limiter().limit
+
+    async def find(_request: Request) -> dict[str, str]:
+        return {}
+
+    with pytest.raises(ViewDefinitionError, match=r"limit\('5/m'\) with parentheses"):
+        bare(find)

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fastapi import APIRouter, FastAPI, Request, Response, WebSocket
+from fastapi import APIRouter, Depends, FastAPI, Request, Response, WebSocket
 from fastapi.responses import PlainTextResponse
 from fastapi.routing import APIRoute
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
+from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from tests.asgi import (
@@ -741,3 +742,56 @@ async def test_a_copy_of_a_scope_is_another_request() -> None:
     [answer] = await answers(app, "GET /batch")
 
     assert [200, 200, 429, 429] == answer.json()
+
+
+OPTIONS: dict[str, tuple[dict[str, Any], str, object]] = {
+    "deprecated": ({"deprecated": True}, "deprecated", True),
+    "responses": (
+        {"responses": {404: {"description": "gone"}}},
+        "responses",
+        {"200", "404"},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "expected"), OPTIONS.values(), ids=OPTIONS
+)
+def test_an_argument_of_add_view_is_on_each_route(
+    arguments: dict[str, Any], name: str, expected: object
+) -> None:
+    """It is what include_router would make of it."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_view(Static, **arguments)
+
+    described = app_of(router).openapi()["paths"]["/latest"]["get"][name]
+
+    assert expected == (described if expected is True else {*described})
+
+
+async def test_dependencies_of_add_view_are_on_sockets_too() -> None:
+    """Of the other arguments a socket has none."""
+    asked: list[str] = []
+
+    async def ask() -> None:
+        asked.append("once")
+
+    class Rooms(ThrottledView):
+        @route.websocket("/ws", "room")
+        async def room(self, websocket: WebSocket) -> None:
+            await websocket.accept()
+            await websocket.close()
+
+    router = ThrottledRouter(Limiter("9/h"))
+    router.add_view(Rooms, tags=["rooms"], dependencies=[Depends(ask)])
+
+    with TestClient(app_of(router)).websocket_connect("/ws"):
+        pass
+
+    assert ["once"] == asked
+
+
+def test_an_argument_of_a_whole_router_is_refused() -> None:
+    """What routes do not have belongs to the router that the view is added to."""
+    with pytest.raises(RegistrationError, match="Give it to the ThrottledRouter"):
+        ThrottledRouter(Limiter("1/h")).add_view(Static, redirect_slashes=False)

@@ -581,7 +581,7 @@ def test_a_rule_makes_results_of_decisions() -> None:
     assert result_of(refused, "1") == rule.result("k", refused)
 
 
-WRONG_ARGUMENTS = {
+WRONG_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "a store class": ({"store": MemoryStore}, "is no store"),
     "no store": ({"store": {}}, "is no store"),
     "a number as prefix": ({"prefix": 5}, "is no text"),

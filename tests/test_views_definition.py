@@ -16,6 +16,7 @@ from throttled_views import (
     InvalidQuotaError,
     Limit,
     RegistrationError,
+    ThrottledRouter,
     ThrottledView,
     ThrottledViewMeta,
     ViewDefinitionError,
@@ -1182,8 +1183,39 @@ def test_a_handler_of_a_finished_class_is_not_replaced() -> None:
     with pytest.raises(
         ViewDefinitionError, match="it was read when the class was made"
     ):
-        View.find = handler  # type: ignore[method-assign,assignment]
+        setattr(View, "find", handler)  # noqa: B010 - checkers refuse it, too
     with pytest.raises(
         ViewDefinitionError, match="it was read when the class was made"
     ):
         del View.throttle
+
+
+NEARLY = {"throtle": "throttle", "keyfunc": "key_func", "key_function": "key_func"}
+
+
+@pytest.mark.parametrize(("written", "meant"), NEARLY.items(), ids=NEARLY)
+def test_a_misspelt_setting_is_refused(written: str, meant: str) -> None:
+    """It would be left out without a word, and the view be limited otherwise."""
+    with pytest.raises(
+        ViewDefinitionError, match=f"nearly '{meant}'. Write {meant} = "
+    ):
+        view_of((written, "5/m"))
+
+
+def test_a_decorator_without_parentheses_is_refused() -> None:
+    """It would take the handler for a function that chooses a quota."""
+    bare: Any = limit
+
+    async def find(self: object) -> dict[str, str]:
+        return {}
+
+    with pytest.raises(ViewDefinitionError, match=r"@limit\('5/m'\) with parentheses"):
+        bare(find)
+
+
+def test_an_instance_of_a_view_is_not_registered() -> None:
+    """The class is what a router makes instances of."""
+    instance: Any = view_of(("throttle", "5/m"), ("get", handler))()
+
+    with pytest.raises(RegistrationError, match="Give the class itself"):
+        ThrottledRouter().add_view(instance)

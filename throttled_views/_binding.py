@@ -78,6 +78,7 @@ __all__ = [
     "name_of",
     "not_async",
     "origin_of",
+    "return_annotation_of",
     "view_endpoint",
     "where",
 ]
@@ -191,6 +192,15 @@ def name_of(thing: object) -> str:
     if isinstance(thing, (partial, partialmethod)):
         named = origin_of(thing.func)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def return_annotation_of(function: Any) -> Any:
+    """Return what *function* is annotated to return; str if nothing is said."""
+    try:
+        annotation = inspect.signature(function).return_annotation
+    except (TypeError, ValueError):
+        return str
+    return str if annotation in (_NOTHING, "str") else annotation
 
 
 def where(function: Any) -> str:
@@ -512,8 +522,8 @@ class _Scene:
             getattr(function, "__globals__", {}),
             (*_type_parameters(self._owner), *_type_parameters(function)),
         )
-        annotation = _substituted(annotation, self._arguments)
-        if _is_open(annotation, self._open):
+        annotation = substituted(annotation, self._arguments)
+        if is_open(annotation, self._open):
             raise ViewDefinitionError(
                 f"{name_of(self._view)}.{self._member}{where(function)}",
                 f"the type of {name!r} is still {annotation!r}",
@@ -641,7 +651,7 @@ def _type_arguments(view: type) -> dict[type, dict[Any, Any]]:
             origin = typing.get_origin(base) or base
             variables = getattr(origin, "__parameters__", ())
             given = [
-                _substituted(_evaluated(each, *place), found[owner])
+                substituted(_evaluated(each, *place), found[owner])
                 for each in typing.get_args(base)
             ]
             if origin not in found or given:
@@ -652,14 +662,14 @@ def _type_arguments(view: type) -> dict[type, dict[Any, Any]]:
     return found
 
 
-def _substituted(  # noqa: PLR0911 - one for each kind of annotation
+def substituted(  # noqa: PLR0911 - one for each kind of annotation
     annotation: Any, arguments: Mapping[Any, Any]
 ) -> Any:
     """Return *annotation* with type variables replaced by *arguments*."""
     if isinstance(annotation, TypeVar):
         return arguments.get(annotation, annotation)
     if isinstance(annotation, list):  # the parameters of a Callable
-        return [_substituted(each, arguments) for each in _listed(annotation)]
+        return [substituted(each, arguments) for each in _listed(annotation)]
     if isinstance(annotation, type):
         variables = _model_variables(annotation)
         if not any(each in arguments for each in variables):
@@ -669,8 +679,8 @@ def _substituted(  # noqa: PLR0911 - one for each kind of annotation
     origin: Any = typing.get_origin(annotation)
     inner = typing.get_args(annotation)
     if origin is Annotated:
-        return Annotated[(_substituted(inner[0], arguments), *inner[1:])]
-    replaced = tuple(_substituted(each, arguments) for each in inner)
+        return Annotated[(substituted(inner[0], arguments), *inner[1:])]
+    replaced = tuple(substituted(each, arguments) for each in inner)
     if origin is None or replaced == inner:
         return annotation
     if origin is UnionType:
@@ -693,15 +703,15 @@ def _model_variables(model: type) -> tuple[Any, ...]:
     return tuple(metadata.get("parameters", ()))
 
 
-def _is_open(annotation: Any, variables: Collection[Any]) -> bool:
+def is_open(annotation: Any, variables: Collection[Any]) -> bool:
     """Tell whether a type variable is left, of a Pydantic model one of *variables*."""
     if isinstance(annotation, TypeVar):
         return True
     if isinstance(annotation, type):
         return any(each in variables for each in _model_variables(annotation))
     if isinstance(annotation, list):  # the parameters of a Callable
-        return any(_is_open(each, variables) for each in _listed(annotation))
+        return any(is_open(each, variables) for each in _listed(annotation))
     inner = typing.get_args(annotation)
     if typing.get_origin(annotation) is Annotated:
         inner = inner[:1]
-    return any(_is_open(each, variables) for each in inner)
+    return any(is_open(each, variables) for each in inner)

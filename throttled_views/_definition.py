@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from enum import Enum
 from functools import partial
 from typing import Any, cast
@@ -76,6 +77,7 @@ def definition_of(view: type) -> Definition:
     for name in SETTINGS:
         with _noted(f"It is declared as {name_of(view)}.{name}"):
             _check_setting(view, name)
+    _check_spelling(view)
     _check_injected_values(view)
     _check_no_mark_is_lost(view)
     definition = Definition(
@@ -167,6 +169,18 @@ def _setting(view: type, name: str) -> Any:
     """Return what was written for *name*; a function is not bound to the class."""
     raw = inspect.getattr_static(view, name, None)
     return raw.__func__ if isinstance(raw, staticmethod) else raw
+
+
+def _check_spelling(view: type) -> None:
+    """Refuse a name that is nearly a setting: what it says would be left out."""
+    for name in vars(view):
+        for meant in get_close_matches(name, ("throttle", "key_func"), 1, cutoff=0.8):
+            if name not in (meant, "throttled"):
+                raise ViewDefinitionError(
+                    f"{name_of(view)}.{name}",
+                    f"it is no setting of a view, but nearly {meant!r}",
+                    f"Write {meant} = …, or give it another name",
+                )
 
 
 def _check_slash(view: type, definition: Definition) -> None:

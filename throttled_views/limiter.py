@@ -27,6 +27,7 @@ from throttled_views._binding import (
     is_async,
     name_of,
     not_async,
+    return_annotation_of,
 )
 from throttled_views._declaration import (
     WEBSOCKET,
@@ -142,6 +143,7 @@ class Limiter:
             TypeError: The function is not async (`ViewDefinitionError`).
             ConfigurationError: There is neither a quota nor a default.
         """
+        refuse_a_handler(quota, "@limiter.limit")
         limits = self._limits(quota, options)
 
         def decorate(handler: HandlerT, /) -> HandlerT:
@@ -357,6 +359,22 @@ def _reference_to(owner: Any) -> Callable[[], Any]:
         return weakref.ref(owner)
     except TypeError:
         return lambda: owner
+
+
+def refuse_a_handler(quota: object, decorator: str) -> None:
+    """Refuse a decorator without its parentheses, which takes a handler for a quota."""
+    if not callable(quota) or isinstance(quota, Limit | Quota | type):
+        return
+    answer = return_annotation_of(quota)
+    if answer is not str and not any(
+        each in str(answer) for each in ("Quota", "EXEMPT")
+    ):
+        raise ViewDefinitionError(
+            name_of(quota),
+            f"{decorator} is given a function that returns no quota",
+            f"Write {decorator}('5/m') with parentheses; annotate a quota function: "
+            "'-> Quota'",
+        )
 
 
 def check_functions(limit: Limit) -> None:

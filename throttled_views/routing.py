@@ -12,7 +12,17 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self, TypeVar, Unpack
+from typing import (
+    Any,
+    ClassVar,
+    NamedTuple,
+    NoReturn,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+)
 from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter
@@ -51,7 +61,12 @@ from throttled_views.errors import (
     RegistrationError,
     ViewDefinitionError,
 )
-from throttled_views.limiter import Limiter, check_functions, default_limiter
+from throttled_views.limiter import (
+    Limiter,
+    check_functions,
+    default_limiter,
+    refuse_a_handler,
+)
 from throttled_views.limits import (
     EXEMPT,
     KeyFunc,
@@ -90,6 +105,7 @@ def limit(*throttles: Throttle, **options: Unpack[LimitOptions]) -> HandlerDecor
         ConfigurationError: There is nothing to limit to, or an option is out of bounds.
         ViewDefinitionError: It decorates what is no method, or one limited already.
     """
+    refuse_a_handler(throttles[0] if len(throttles) == 1 else None, "@limit")
     limits = _limits(throttles, options)
 
     def decorate(handler: HandlerT, /) -> HandlerT:
@@ -481,12 +497,11 @@ class ThrottledRouter(APIRouter):
         self._claim(
             _Served(get_name(endpoint), frozenset((WEBSOCKET,)), self.prefix + path)
         )
-        if not is_guarded(endpoint):
-            if not is_async(endpoint):
-                raise not_async(name_of(endpoint), endpoint)
-            plans = declaration_of(endpoint).plans(self.limiter, WEBSOCKET)
-            if plans:
-                endpoint = guarded(endpoint, guard_of(lambda _scope: list(plans)))
+        if not is_async(endpoint):
+            raise not_async(name_of(endpoint), endpoint)
+        plans = declaration_of(endpoint).plans(self.limiter, WEBSOCKET)
+        if plans and not is_guarded(endpoint):
+            endpoint = guarded(endpoint, guard_of(lambda _scope: list(plans)))
         super().add_api_websocket_route(path, endpoint, *args, **kwargs)
 
     def include_router(self, router: APIRouter, *args: Any, **kwargs: Any) -> None:
@@ -583,6 +598,10 @@ def _route_class(limiter: Limiter, base: type[APIRoute]) -> type[ThrottledRoute]
 
 def _check_is_complete(view: type[_View]) -> None:
     definition: Definition | None = getattr(view, "__throttled_definition__", None)
+    if not isinstance(cast("object", view), type):
+        raise RegistrationError(
+            name_of(view), "it is an instance", "Give the class itself"
+        )
     if definition is None or not definition.handlers:
         raise RegistrationError(
             name_of(view),

@@ -1,6 +1,8 @@
 """The pages of the documentation run, and are complete."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,22 @@ def test_the_tutorial_prints_what_it_says(capsys: pytest.CaptureFixture[str]) ->
     run(PAGES["docs/tutorials/first-view.md"], first=2)
 
     assert "200 2\n200 1\n200 0\n429 0\n" == capsys.readouterr().out
+
+
+def test_the_tests_on_testing_pass(tmp_path: Path) -> None:
+    """The tests that a page shows are collected by pytest, and pass."""
+    page = PAGES["docs/how-to/test-an-application.md"]
+    code = "\n".join(block.code for block in blocks(page))
+    (tmp_path / "test_page.py").write_text(code, "utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "3 passed" in ran.stdout, ran.stdout
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, Optional, TypeVar, get_args
 
 import pytest
 
-from throttled_views._binding import is_open, return_annotation_of, substituted
+from throttled_views._annotations import is_open, substituted
+from throttled_views._binding import return_annotation_of
 
 OneT = TypeVar("OneT")
 TwoT = TypeVar("TwoT")

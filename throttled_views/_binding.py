@@ -1,28 +1,23 @@
 """
-All work on signatures and annotations: user functions in, FastAPI endpoints out.
+All work on functions: what they are, and user functions in, FastAPI endpoints out.
 
 Rules of this file:
 
 1. Nothing of the user's is changed. Every endpoint is a new function, with a signature
-   of its own; a class or a function may be registered any number of times.
-2. Annotations are evaluated where they were written, one by one, as late as possible. A
-   name that exists for type checkers only is left to FastAPI, which has its own answer.
-3. `Any` lives here: what a user's function takes and returns is FastAPI's business.
+   of its own; a function may be registered any number of times.
+2. `Any` lives here, and in `_annotations` and `_view_binding`: what a user's function
+   takes and returns is FastAPI's business.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-import sys
-import typing
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Coroutine,
-    Iterator,
     Mapping,
 )
 from contextlib import aclosing
@@ -30,36 +25,27 @@ from copy import copy
 from functools import partial, partialmethod, update_wrapper, wraps
 from types import (
     FunctionType,
-    MemberDescriptorType,
-    NoneType,
-    SimpleNamespace,
-    UnionType,
 )
 from typing import (
     Annotated,
     Any,
-    ClassVar,
     Concatenate,
     NamedTuple,
     ParamSpec,
     Protocol,
     TypeAlias,
     TypeVar,
-    Union,
     cast,
 )
 
 import fastapi
-from fastapi import APIRouter, BackgroundTasks, Depends, params
-from fastapi.security import SecurityScopes
-from starlette.background import BackgroundTasks as StarletteBackgroundTasks
+from fastapi import APIRouter, Depends
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from throttled_views.errors import ViewDefinitionError
 
 __all__ = [
-    "SETTINGS",
     "Exchange",
     "Guard",
     "HandlerDecorator",
@@ -79,8 +65,8 @@ __all__ = [
     "not_async",
     "origin_of",
     "return_annotation_of",
-    "view_endpoint",
     "where",
+    "with_globals_of",
 ]
 
 _logger = logging.getLogger("throttled_views")
@@ -92,21 +78,7 @@ HandlerT = TypeVar(
 """A handler: a coroutine function, or an async generator that streams."""
 
 _NOTHING = inspect.Parameter.empty
-_BY_KEYWORD = inspect.Parameter.KEYWORD_ONLY
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-SETTINGS = ("path", "tags", "dependencies", "throttle", "key_func", "using", "bucket")
-"""The attributes by which a view declares."""
-
 _EXCHANGE = "throttled_views_exchange"
-_INJECTED_TYPES = (
-    HTTPConnection,
-    Response,
-    BackgroundTasks,
-    StarletteBackgroundTasks,
-    SecurityScopes,
-)
-_SLOT = MemberDescriptorType
-_INJECTED_VALUES = (params.Depends, params.Param, params.Body)
 
 
 # --- functions, as their authors see them ---------------------------------------------
@@ -388,16 +360,18 @@ def _as_endpoint_of(handler: Any, endpoint: Any, dependency: Any) -> Any:
         each for each in signature.parameters.values() if each.name != _EXCHANGE
     ]
     extra = inspect.Parameter(
-        _EXCHANGE, _BY_KEYWORD, annotation=Annotated[Exchange, Depends(dependency)]
+        _EXCHANGE,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[Exchange, Depends(dependency)],
     )
     last = parameters[-1:] and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
     parameters.insert(len(parameters) - 1 if last else len(parameters), extra)
-    function: Any = wraps(handler)(_with_globals_of(handler, endpoint))
+    function: Any = wraps(handler)(with_globals_of(handler, endpoint))
     function.__signature__ = signature.replace(parameters=parameters)
     return function
 
 
-def _with_globals_of(handler: Any, endpoint: FunctionType) -> Any:
+def with_globals_of(handler: Any, endpoint: FunctionType) -> Any:
     """
     Return *endpoint* with the globals of *handler*.
 
@@ -414,304 +388,3 @@ def _with_globals_of(handler: Any, endpoint: FunctionType) -> Any:
         endpoint.__defaults__,
         endpoint.__closure__,
     )
-
-
-# --- endpoints of views ---------------------------------------------------------------
-
-
-def view_endpoint(view: type, name: str) -> Any:
-    """
-    Return an endpoint that makes an instance of *view* and awaits its handler *name*.
-
-    Its parameters are those of the handler, by keyword, with the type variables of
-    generic bases replaced by the types *view* gives for them; and, if *view* has
-    anything to inject, a dependency that makes the instance.
-
-    Raises:
-        ViewDefinitionError: A type variable is left open, or a parameter can only be
-            given by position.
-    """
-    owner = next(each for each in view.__mro__ if name in vars(each))
-    scene = _Scene(view, owner, name)
-    raw, method = vars(owner)[name], getattr(view, name)
-    function = origin_of(raw)
-    signature = inspect.signature(method)
-    self_parameter, *parameters = signature.parameters.values()
-    parameters = [scene.resolved(each, function) for each in parameters]
-    factory = _factory(view)
-    if factory is not None:
-        parameters.append(
-            inspect.Parameter(
-                self_parameter.name,
-                _BY_KEYWORD,
-                annotation=Annotated[view, Depends(factory)],
-            )
-        )
-    make = _stream_endpoint if is_stream(raw) else _coroutine_endpoint
-    endpoint = _with_globals_of(
-        function, make(view, method, self_parameter.name if factory else None)
-    )
-    endpoint.__name__ = name
-    endpoint.__qualname__ = f"{view.__qualname__}.{name}"
-    endpoint.__module__ = view.__module__
-    endpoint.__doc__ = function.__doc__
-    endpoint.__signature__ = inspect.Signature(
-        parameters,
-        return_annotation=scene.resolved_annotation(
-            signature.return_annotation, function, "return"
-        ),
-    )
-    return endpoint
-
-
-def _coroutine_endpoint(view: type, method: Any, self_name: str | None) -> Any:
-    if self_name is None:
-
-        async def endpoint(**kwargs: Any) -> Any:
-            return await method(view(), **kwargs)
-
-        return endpoint
-
-    async def endpoint_with_instance(**kwargs: Any) -> Any:
-        return await method(kwargs.pop(self_name), **kwargs)
-
-    return endpoint_with_instance
-
-
-def _stream_endpoint(view: type, method: Any, self_name: str | None) -> Any:
-    closing: Any = aclosing
-
-    async def endpoint(**kwargs: Any) -> Any:
-        instance = view() if self_name is None else kwargs.pop(self_name)
-        async with closing(method(instance, **kwargs)) as items:
-            async for item in items:
-                yield item
-
-    return endpoint
-
-
-class _Scene:
-    """Where annotations are read: a class, for the sake of a concrete view."""
-
-    def __init__(self, view: type, owner: type, member: str) -> None:
-        self._view = view
-        self._owner = owner
-        self._member = member
-        self._arguments = _type_arguments(view).get(owner, {})
-        self._open = {*getattr(owner, "__parameters__", ())} - {*self._arguments}
-
-    def resolved(
-        self, parameter: inspect.Parameter, function: Any
-    ) -> inspect.Parameter:
-        """Return *parameter* by keyword, with its annotation evaluated."""
-        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-            raise ViewDefinitionError(
-                f"{name_of(self._view)}.{self._member}{where(function)}",
-                f"the parameter {parameter.name!r} can only be given by position",
-                "Remove the '/' before which it stands",
-            )
-        annotation = self.resolved_annotation(
-            parameter.annotation, function, parameter.name
-        )
-        return parameter.replace(kind=_BY_KEYWORD, annotation=annotation)
-
-    def resolved_annotation(self, annotation: Any, function: Any, name: str) -> Any:
-        """Return *annotation* of *name* evaluated, without type variables."""
-        annotation = _evaluated(
-            annotation,
-            getattr(function, "__globals__", {}),
-            (*_type_parameters(self._owner), *_type_parameters(function)),
-        )
-        annotation = substituted(annotation, self._arguments)
-        if is_open(annotation, self._open):
-            raise ViewDefinitionError(
-                f"{name_of(self._view)}.{self._member}{where(function)}",
-                f"the type of {name!r} is still {annotation!r}",
-                f"Subclass with the types filled in, for example "
-                f"'class Books({self._owner.__name__}[Book])', and register that",
-            )
-        return annotation
-
-
-def _factory(view: Any) -> Any:
-    """Return a dependency that makes a *view*, None if nothing is injected."""
-    constructor = view.__init__
-    parameters: dict[str, inspect.Parameter] = {}
-    attributes = {each.name: each for each in _injected_attributes(view)}
-    if constructor is not object.__init__:
-        owner = next(each for each in view.__mro__ if "__init__" in vars(each))
-        scene = _Scene(view, owner, "__init__")
-        for parameter in list(inspect.signature(constructor).parameters.values())[1:]:
-            # An annotated setting of a dataclass is a parameter, but not a client's.
-            if parameter.kind not in _VARIADIC and parameter.name not in SETTINGS:
-                resolved = scene.resolved(parameter, origin_of(constructor))
-                parameters[parameter.name] = resolved
-                attributes.pop(parameter.name, None)
-    if not parameters and not attributes:
-        return None
-
-    # A coroutine function: FastAPI would make instances of a class in a thread.
-    async def factory(**values: Any) -> Any:
-        instance = view.__new__(view)
-        for name in attributes:
-            if name in values:  # a socket has no Request
-                setattr(instance, name, values.pop(name))
-        instance.__init__(**values)
-        return instance
-
-    cast("Any", factory).__signature__ = inspect.Signature(
-        [*attributes.values(), *parameters.values()]
-    )
-    return factory
-
-
-def _injected_attributes(view: type) -> Iterator[inspect.Parameter]:
-    """Yield a parameter for each annotated attribute that FastAPI is to fill."""
-    found: dict[str, inspect.Parameter] = {}
-    for owner in reversed(view.__mro__):
-        scene = _Scene(view, owner, "__init__")
-        module = SimpleNamespace(__globals__=_namespace(owner))
-        annotations = inspect.get_annotations(owner)
-        for name in [each for each in found if each in vars(owner)]:
-            if not isinstance(vars(owner)[name], (*_INJECTED_VALUES, _SLOT)):
-                found.pop(name)  # a value of the subclass's own
-        for name, annotation in annotations.items():
-            found.pop(name, None)
-            default = inspect.getattr_static(view, name, _NOTHING)
-            if isinstance(default, _SLOT):
-                default = _NOTHING
-            known = _evaluated(annotation, module.__globals__, _type_parameters(owner))
-            known = getattr(known, "__value__", known)  # of a `type` statement
-            if isinstance(known, str) and "Annotated[" in known:
-                raise ViewDefinitionError(
-                    f"{name_of(view)}.{name}",
-                    f"its annotation {known!r} names what cannot be looked up",
-                    "Import the names it uses where the module runs, too",
-                )
-            if _is_injected(known, default):
-                found[name] = inspect.Parameter(
-                    name,
-                    _BY_KEYWORD,
-                    default=default,
-                    annotation=scene.resolved_annotation(known, module, name),
-                )
-    yield from found.values()
-
-
-def _is_injected(annotation: Any, default: object) -> bool:
-    if typing.get_origin(annotation) is ClassVar:
-        return False
-    if isinstance(default, _INJECTED_VALUES):
-        return True
-    if typing.get_origin(annotation) is Annotated:
-        return any(
-            isinstance(each, _INJECTED_VALUES) for each in annotation.__metadata__
-        )
-    return isinstance(annotation, type) and issubclass(annotation, _INJECTED_TYPES)
-
-
-# --- annotations ----------------------------------------------------------------------
-
-
-def _namespace(owner: type) -> dict[str, Any]:
-    """Return the names of the module that *owner* was written in."""
-    return getattr(sys.modules.get(owner.__module__), "__dict__", {})
-
-
-def _type_parameters(scope: object) -> tuple[Any, ...]:
-    """Return the type parameters written in brackets after the name (PEP 695)."""
-    return getattr(scope, "__type_params__", ())
-
-
-def _evaluated(
-    annotation: Any, namespace: Mapping[str, Any], type_parameters: tuple[Any, ...]
-) -> Any:
-    """Return *annotation* with strings evaluated, as it is if a name is unknown."""
-    if annotation is _NOTHING:
-        return annotation
-    names = {each.__name__: each for each in type_parameters}
-    holder = type("Holder", (), {"__annotations__": {"it": annotation}})
-    try:
-        hints = typing.get_type_hints(
-            holder, dict(namespace), names, include_extras=True
-        )
-    except (NameError, AttributeError):
-        return annotation
-    # FastAPI tells None, which is no body, from its type, which is a null.
-    return None if hints["it"] is NoneType else hints["it"]
-
-
-def _type_arguments(view: type) -> dict[type, dict[Any, Any]]:
-    """Return, for each class *view* derives from, what its type variables stand for."""
-    found: dict[type, dict[Any, Any]] = {view: {}}
-
-    def visit(owner: type) -> None:
-        place = _namespace(owner), _type_parameters(owner)
-        for base in vars(owner).get("__orig_bases__", owner.__bases__):
-            origin = typing.get_origin(base) or base
-            variables = getattr(origin, "__parameters__", ())
-            given = [
-                substituted(_evaluated(each, *place), found[owner])
-                for each in typing.get_args(base)
-            ]
-            if origin not in found or given:
-                found[origin] = dict(zip(variables, given, strict=False))
-            visit(origin)
-
-    visit(view)
-    return found
-
-
-def substituted(  # noqa: PLR0911 - one for each kind of annotation
-    annotation: Any, arguments: Mapping[Any, Any]
-) -> Any:
-    """Return *annotation* with type variables replaced by *arguments*."""
-    if isinstance(annotation, TypeVar):
-        return arguments.get(annotation, annotation)
-    if isinstance(annotation, list):  # the parameters of a Callable
-        return [substituted(each, arguments) for each in _listed(annotation)]
-    if isinstance(annotation, type):
-        variables = _model_variables(annotation)
-        if not any(each in arguments for each in variables):
-            return annotation
-        model: Any = annotation
-        return model[tuple(arguments.get(each, each) for each in variables)]
-    origin: Any = typing.get_origin(annotation)
-    inner = typing.get_args(annotation)
-    if origin is Annotated:
-        return Annotated[(substituted(inner[0], arguments), *inner[1:])]
-    replaced = tuple(substituted(each, arguments) for each in inner)
-    if origin is None or replaced == inner:
-        return annotation
-    if origin is UnionType:
-        return Union[replaced]  # noqa: UP007 - of a tuple
-    return origin[replaced]
-
-
-def _listed(annotations: Any) -> list[Any]:
-    return list(annotations)
-
-
-def _model_variables(model: type) -> tuple[Any, ...]:
-    """
-    Return the type variables of a Pydantic model.
-
-    One made generic by its own variable, ``Page[T]``, is the bare ``Page`` again; only
-    its metadata tells what is open.
-    """
-    metadata: Mapping[str, Any] = getattr(model, "__pydantic_generic_metadata__", {})
-    return tuple(metadata.get("parameters", ()))
-
-
-def is_open(annotation: Any, variables: Collection[Any]) -> bool:
-    """Tell whether a type variable is left, of a Pydantic model one of *variables*."""
-    if isinstance(annotation, TypeVar):
-        return True
-    if isinstance(annotation, type):
-        return any(each in variables for each in _model_variables(annotation))
-    if isinstance(annotation, list):  # the parameters of a Callable
-        return any(is_open(each, variables) for each in _listed(annotation))
-    inner = typing.get_args(annotation)
-    if typing.get_origin(annotation) is Annotated:
-        inner = inner[:1]
-    return any(is_open(each, variables) for each in inner)

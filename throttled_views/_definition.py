@@ -18,7 +18,6 @@ from typing import Any, cast
 from fastapi import params
 
 from throttled_views._binding import (
-    SETTINGS,
     RouteCall,
     is_async,
     is_same,
@@ -27,6 +26,7 @@ from throttled_views._binding import (
     where,
 )
 from throttled_views._declaration import WEBSOCKET
+from throttled_views._view_binding import SETTINGS
 from throttled_views.errors import ConfigurationError, ViewDefinitionError
 from throttled_views.limiter import check_functions, check_socket
 from throttled_views.limits import Limit, available, limits_of

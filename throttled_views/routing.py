@@ -4,6 +4,9 @@ Routes that limit themselves: the router, its routes, and the decorators of meth
 Everything on a `ThrottledRouter` is limited, or refused when it is registered. Limits
 are decided in `APIRoute.handle`, which every FastAPI calls, however its routers are
 nested: before the body is read and before any dependency runs.
+
+It is one file, and a long one, because its parts are written in one breath by users: the
+decorators mark the methods of a view, the router turns the marks into routes.
 """
 
 from __future__ import annotations
@@ -44,7 +47,6 @@ from throttled_views._binding import (
     mirror,
     name_of,
     not_async,
-    view_endpoint,
 )
 from throttled_views._declaration import (
     WEBSOCKET,
@@ -56,6 +58,7 @@ from throttled_views._declaration import (
 )
 from throttled_views._guard import guard_of
 from throttled_views._plan import Plan, decide_all
+from throttled_views._view_binding import view_endpoint
 from throttled_views.errors import (
     ConfigurationError,
     RegistrationError,

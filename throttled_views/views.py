@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import params
 
-from throttled_views._binding import SETTINGS, name_of
+from throttled_views._binding import name_of
 from throttled_views._definition import VERBS, ClassBody, definition_of
+from throttled_views._view_binding import SETTINGS
 from throttled_views.errors import ViewDefinitionError
 from throttled_views.limiter import Limiter
 from throttled_views.limits import KeyFunc, Throttle

@@ -5,8 +5,8 @@ Everything on a `ThrottledRouter` is limited, or refused when it is registered. 
 are decided in `APIRoute.handle`, which every FastAPI calls, however its routers are
 nested: before the body is read and before any dependency runs.
 
-It is one file, and a long one, because its parts are written in one breath by users: the
-decorators mark the methods of a view, the router turns the marks into routes.
+It is one long file, because users write its parts in one breath: the decorators mark
+the methods of a view, and the router turns the marks into routes.
 """
 
 from __future__ import annotations

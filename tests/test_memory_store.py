@@ -911,3 +911,9 @@ async def test_too_many_quotas_in_one_place_are_an_error() -> None:
 
     with pytest.raises(StoreUnavailableError, match="different quotas"):
         await store.acquire(charges)
+
+
+def test_an_empty_store_is_true(store: MemoryStore) -> None:
+    """So that ``store or another`` is the store, whether it has keys or not."""
+    assert 0 == len(store)
+    assert store

@@ -23,6 +23,8 @@ from tests.asgi import (
 )
 from throttled_views import (
     EXEMPT,
+    CurrentRateLimit,
+    Limit,
     Limiter,
     MemoryStore,
     RegistrationError,
@@ -795,3 +797,26 @@ def test_an_argument_of_a_whole_router_is_refused() -> None:
     """What routes do not have belongs to the router that the view is added to."""
     with pytest.raises(RegistrationError, match="Give it to the ThrottledRouter"):
         ThrottledRouter(Limiter("1/h")).add_view(Static, redirect_slashes=False)
+
+
+@pytest.mark.parametrize("quota", ["2/m", ["2/m", "9/h"]], ids=["one", "several"])
+async def test_a_copy_of_a_scope_is_another_request_of_a_router(
+    quota: str | list[str | Limit],
+) -> None:
+    """What came with the copy was decided for the request that dispatches it."""
+    limiter = Limiter(quota, store=frozen_store())
+    router = ThrottledRouter(limiter)
+    router.add_api_route("/items", hello)
+    app = FastAPI()
+
+    @router.get("/batch")
+    @limiter.limit("5/m")
+    async def batch(request: Request, _known: CurrentRateLimit) -> list[int]:
+        inner = {"path": "/items", "raw_path": b"/items"}
+        starts = [(await sent(app, {**request.scope, **inner}))[0] for _ in range(3)]
+        return [start["status"] for start in starts]
+
+    app.include_router(router)
+    [answer] = await answers(app, "GET /batch")
+
+    assert [200, 200, 429] == answer.json()

@@ -319,7 +319,9 @@ class _DirectCalls:
         from Python, which is not limited; or a decorator in between hides the limit.
         """
         if args and isinstance(args[0], HTTPConnection):
-            return Exchange(args[0], Response())
+            served_by = args[0].scope.get("endpoint")
+            if served_by is not None and is_same(served_by, self._handler):
+                return Exchange(args[0], Response())
         if not self._warned:
             self._warned = True
             _logger.warning(

@@ -8,7 +8,7 @@ or a guard, makes plans of it, for the methods it serves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from starlette.types import Scope
 
@@ -48,6 +48,7 @@ class Binder(Machinery, Protocol):
         method: str,
         route: str,
         after: Sequence[Limit] = (),
+        by_dependency: bool = False,
     ) -> Throttled:
         """Return *limits*, bound for one handler."""
         ...
@@ -57,11 +58,31 @@ class Binder(Machinery, Protocol):
         ...
 
 
-class Part(NamedTuple):
+class Part:
     """Limits that one decorator gave; a limiter of None is the router's."""
 
-    limiter: Binder | None
-    limits: tuple[Limit, ...]
+    def __init__(self, limiter: Binder | None, limits: tuple[Limit, ...]) -> None:
+        self.limiter = limiter
+        self.limits = limits
+        self._bound: dict[str, Throttled] = {}
+
+    def bound(
+        self, limiter: Binder, *, method: str, route: str, after: Sequence[Limit]
+    ) -> Throttled:
+        """
+        Return the limits, bound for one handler.
+
+        Stacked decorators share their parts. One that is decided by the outer decorator
+        is known to the inner one as decided.
+        """
+        if self.limiter is None:
+            return limiter.bind(self.limits, method=method, route=route, after=after)
+        if (bound := self._bound.get(method)) is None:
+            bound = self.limiter.bind(
+                self.limits, method=method, route=route, after=after
+            )
+            self._bound[method] = bound
+        return bound
 
 
 class Declaration:
@@ -138,12 +159,14 @@ class Declaration:
             parts = (Part(limiter, self._default_limits(limiter)),)
         throttleds: dict[Binder, list[Throttled]] = {}
         before: list[Limit] = []
+        own: dict[Binder, list[Limit]] = {}
         for part in parts:
             owner = part.limiter or limiter
-            check_distinct([*before, *part.limits])
+            own.setdefault(owner, []).extend(part.limits)
+            check_distinct(own[owner])
             route = self.route(owner)
             throttleds.setdefault(owner, []).append(
-                owner.bind(part.limits, method=methods, route=route, after=before)
+                part.bound(owner, method=methods, route=route, after=[*before])
             )
             before.extend(part.limits)
         return [

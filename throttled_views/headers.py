@@ -157,18 +157,26 @@ class Outcome:
     All that was decided for a request; one object per request.
 
     Attributes:
-        scope_id: The `id` of the scope it is of. A copy of a scope, which an
-            application may dispatch to another route, is another request.
+        scope_id: The `id` of the scope it is of.
+        endpoint: What serves that scope.
         answers: What each limit that applied answered, in the order of decision.
         decided: What must not be decided, or charged, for this request again.
         charged_late: What was charged right before the handler, and where.
         written: Fields that were put onto the response that FastAPI will merge.
     """
 
-    __slots__ = ("answers", "charged_late", "decided", "scope_id", "written")
+    __slots__ = (
+        "answers",
+        "charged_late",
+        "decided",
+        "endpoint",
+        "scope_id",
+        "written",
+    )
 
-    def __init__(self, scope_id: int = 0) -> None:
+    def __init__(self, scope_id: int = 0, endpoint: object = None) -> None:
         self.scope_id = scope_id
+        self.endpoint = endpoint
         self.answers: list[Answer] = []
         self.decided: list[object] = []
         self.charged_late: list[tuple[Store, Sequence[Receipt]]] = []

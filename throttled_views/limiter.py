@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import MethodType
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -52,6 +52,7 @@ from throttled_views.headers import (
 )
 from throttled_views.keys import client_ip, early_parameter, reader_of
 from throttled_views.limits import (
+    EXEMPT,
     KeyFunc,
     Limit,
     LimitOptions,
@@ -77,6 +78,7 @@ from throttled_views.throttled import (
 __all__ = ["Limiter"]
 
 _logger = logging.getLogger("throttled_views")
+_FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 
 
 class Limiter:
@@ -122,7 +124,7 @@ class Limiter:
         self.enabled = enabled
         self._owners: dict[str, list[Callable[[], Any]]] = {}
         self._buckets: dict[tuple[str, str], Quota] = {}
-        self._dependencies: dict[str, set[tuple[str | None, str]]] = {}
+        self._dependencies: dict[str, set[str]] = {}
 
     def limit(
         self, quota: Throttle | None = None, **options: Unpack[LimitOptions]
@@ -151,7 +153,7 @@ class Limiter:
 
         return decorate
 
-    def exempt(self, handler: HandlerT, /) -> HandlerT:
+    def exempt(self, handler: _FunctionT, /) -> _FunctionT:
         """
         Mark a plain route function as unlimited, for a `ThrottledRouter`.
 
@@ -187,7 +189,10 @@ class Limiter:
             ConfigurationError: There is neither a quota nor a default.
         """
         limits = self._limits(quota, options)
-        plans: dict[tuple[object, str], Plan] = {}
+        for limit, slot in zip(limits, slots_of(limits), strict=True):
+            self._check_bucket(slot, limit)
+        # With the endpoint, which may have no hash, so that its id stays its own.
+        plans: dict[tuple[int, str], tuple[object, Plan]] = {}
 
         async def dependency(
             connection: HTTPConnection, response: Response
@@ -200,12 +205,14 @@ class Limiter:
         def plan_for(endpoint: object, scope: Scope) -> Plan:
             declaration = declaration_of(endpoint)
             methods = declaration.methods or methods_of(scope)
-            if (plan := plans.get((endpoint, methods))) is None:
+            if (known := plans.get((id(endpoint), methods))) is None:
                 route = declaration.route(self, in_request=True)
                 named = self._among_dependencies(limits, f"{methods} {route}")
-                throttled = self.bind(named, method=methods, route=route)
-                plan = plans[endpoint, methods] = Plan(self, [throttled])
-            return plan
+                throttled = self.bind(
+                    named, method=methods, route=route, by_dependency=True
+                )
+                known = plans[id(endpoint), methods] = endpoint, Plan(self, [throttled])
+            return known[1]
 
         declare(dependency, Declaration(dependency, limits_others=True))
         return dependency
@@ -216,10 +223,12 @@ class Limiter:
         named: list[Limit] = []
         for limit in limits:
             name = wanted = limit.name or f"dependency {limit_text(limit)}"
-            while (limit.bucket, name) in taken:
+            while name in taken:
                 name = f"{wanted} #{len(taken) + 1}"
-            taken.add((limit.bucket, name))
-            named.append(replace(limit, name=name if limit.bucket is None else wanted))
+            if limit.bucket is None:
+                taken.add(name)
+                limit = replace(limit, name=name)  # noqa: PLW2901 - the same, named
+            named.append(limit)
         return named
 
     def throttled(
@@ -240,7 +249,7 @@ class Limiter:
         for limit, slot in zip(limits, slots_of(limits), strict=True):
             self._check_bucket(slot, limit)
         return Throttled(
-            limits,
+            limits or EXEMPT,
             using=self.using,
             store=self.store,
             prefix=self.prefix,
@@ -253,6 +262,7 @@ class Limiter:
         method: str,
         route: str,
         after: Sequence[Limit] = (),
+        by_dependency: bool = False,
     ) -> Throttled:
         """
         Return *limits* bound to this limiter's store, for one handler.
@@ -262,6 +272,7 @@ class Limiter:
             method: The methods of the handler, as keys have them.
             route: The identity of the handler.
             after: Limits of the same handler that are named before these.
+            by_dependency: Whether a dependency holds the handler to them.
 
         Raises:
             RegistrationError: A bucket is shared with a limit of another quota.
@@ -284,6 +295,7 @@ class Limiter:
                 prefix=self.prefix,
                 method=method,
                 route=route,
+                by_dependency=by_dependency,
             )
             if method == WEBSOCKET:
                 check_socket(rule.key_func, limit.quota, limit.cost)
@@ -423,8 +435,9 @@ def _limited(
     # same function under two quotas has two counts.
     owner = inner.owner if inner.parts else endpoint
     declaration = Declaration(owner, parts=(*inner.parts, Part(limiter, limits)))
-    declaration.route(limiter)  # the order of decoration numbers those of one name
     declare(endpoint, declaration)
+    # What is wrong is told here, and the order of decoration numbers those of one name.
+    declaration.plans(limiter, "")
     return endpoint
 
 

@@ -52,7 +52,8 @@ class RateLimitExceededError(LimitedError, HTTPException):
     A limit refuses the request; FastAPI answers it with 429 and a JSON body.
 
     Register an exception handler for it, for `HTTPException` or for 429 to answer
-    otherwise. The header fields are on the response in any case.
+    otherwise. On a `ThrottledRouter` the header fields are on the response in any case;
+    elsewhere an answer of yours passes them on with ``headers=exc.headers``.
 
     Attributes:
         rate_limit_context: What was decided; its `result` is of the limit that refuses.
@@ -120,18 +121,38 @@ class Quick(NamedTuple):
     merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders]
 
 
-_Recorded: TypeAlias = Outcome | tuple[Quick, Taken, int] | None
-"""What a scope holds: an outcome, or all that it takes to make one, with its `id`."""
+_Recorded: TypeAlias = Outcome | tuple[Quick, Taken, int, object] | None
+"""What a scope holds: an outcome, or all that it takes to make one."""
+
+
+def begin(scope: Scope) -> None:
+    """
+    Begin to serve *scope* by a route of ours.
+
+    An outcome that came with a copy of another scope, which an application dispatches
+    by itself, is of another request.
+    """
+    if SCOPE_KEY in scope and outcome_of(scope).scope_id != id(scope):
+        del scope[SCOPE_KEY]
 
 
 def outcome_of(scope: Scope) -> Outcome:
-    """Return the outcome of the request of *scope*, making it if need be."""
+    """
+    Return the outcome of the request of *scope*, making it if need be.
+
+    What a copy of a scope brings along is of the same request as long as the same
+    endpoint serves it: routes and middleware may copy a scope on its way.
+    """
     recorded: _Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
-        quick, taken, scope_id = recorded
+        quick, taken, scope_id, endpoint = recorded
         recorded = quick.outcome(taken, scope_id)
-    if recorded is None or recorded.scope_id != id(scope):
-        recorded = Outcome(id(scope))
+        recorded.endpoint = endpoint
+    endpoint = scope.get("endpoint")
+    if recorded is None or (
+        recorded.scope_id != id(scope) and recorded.endpoint is not endpoint
+    ):
+        recorded = Outcome(id(scope), endpoint)
     scope[SCOPE_KEY] = recorded
     return recorded
 
@@ -145,7 +166,7 @@ def _merged(headers: Iterable[tuple[bytes, bytes]], scope: Scope) -> RawHeaders:
     """Return *headers* and those that tell the outcome, as a new list."""
     recorded: _Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
-        quick, taken, _ = recorded
+        quick, taken, *_ = recorded
         return quick.merged(headers, taken)
     return merged(headers, [] if recorded is None else recorded.raw_headers())
 

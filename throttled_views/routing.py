@@ -79,7 +79,7 @@ from throttled_views.limits import (
     check_distinct,
     limits_of,
 )
-from throttled_views.outcome import SCOPE_KEY, refuse, send_with_headers
+from throttled_views.outcome import SCOPE_KEY, begin, refuse, send_with_headers
 from throttled_views.quotas import Algorithm
 from throttled_views.throttled import Throttled
 
@@ -347,7 +347,7 @@ class ThrottledRoute(APIRoute):
         if quick is None or SCOPE_KEY in scope or not quick.machinery.enabled:
             return self._decide_and_handle(scope, receive, send)
         taken = quick.take(scope)
-        scope[SCOPE_KEY] = quick, taken, id(scope)
+        scope[SCOPE_KEY] = quick, taken, id(scope), scope.get("endpoint")
         if taken[0]:
             return refuse(scope, receive, send)
         return self._serve(scope, receive, partial(send_with_headers, send, scope))
@@ -355,6 +355,7 @@ class ThrottledRoute(APIRoute):
     async def _decide_and_handle(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        begin(scope)
         if await decide_all(self.plans, scope, []):
             await refuse(scope, receive, send)
             return
@@ -472,9 +473,9 @@ class ThrottledRouter(APIRouter):
         Raises:
             RegistrationError: Nothing limits it, or an earlier route captures its path.
         """
-        override = kwargs.get("route_class_override")
-        if override is not None and not issubclass(override, ThrottledRoute):
-            raise _unlimited(f"a route of class {override.__name__}")
+        route_class = kwargs.get("route_class_override") or self.route_class
+        if not issubclass(route_class, ThrottledRoute):
+            raise _unlimited(f"a route of class {route_class.__name__}")
         methods = frozenset(each.upper() for each in kwargs.get("methods") or ["GET"])
         name = kwargs.get("name") or get_name(endpoint)
         self._claim(_Served(name, methods, self.prefix + path))

@@ -94,6 +94,7 @@ class Rule:
         prefix: str,
         method: str,
         route: str,
+        by_dependency: bool = False,
     ) -> None:
         self.limit = limit
         self.name = name
@@ -102,7 +103,9 @@ class Rule:
         if limit.bucket is not None:
             method, route = "*", limit.bucket
         self.head = f"{encoded(prefix)}|{compose_key(KeyParts(method, route, ''))}"
-        self.tail = f"|{encoded(slot)}"
+        # No name given by a user has the mark, which is no ASCII.
+        mark = "·" if by_dependency and limit.bucket is None else ""
+        self.tail = f"|{encoded(mark + slot)}"
         self.bucket = bucket_of(limit.quota) if isinstance(limit.quota, Quota) else None
         self._read_principal = (
             reader_of(self.key_func, "key") if self.key_func else None

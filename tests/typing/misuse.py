@@ -112,7 +112,7 @@ limiter.limit("5/m")(sync)  # type: ignore[type-var]  # pyright: ignore[reportAr
 limiter.limit(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 limiter.limit("5/m", key_func=number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 limiter.limit("5/m", kost=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-limiter.exempt(sync)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+limiter.exempt(5)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
 
 Quota("5/m")  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportCallIssue]
 Quota.per_minute("5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -192,6 +192,10 @@ class MemoryStore:
         self._looks = 0
         self._next_shard = 0
 
+    def __bool__(self) -> bool:
+        """Be true, also without any key: ``store or another`` is this one."""
+        return True
+
     def __len__(self) -> int:
         """Return the number of keys kept."""
         return self._count

@@ -820,3 +820,22 @@ async def test_a_copy_of_a_scope_is_another_request_of_a_router(
     [answer] = await answers(app, "GET /batch")
 
     assert [200, 200, 429] == answer.json()
+
+
+async def test_a_route_that_dispatches_to_itself_is_charged_each_time() -> None:
+    """The same endpoint serves another request, and not for free."""
+    router = ThrottledRouter(Limiter("2/m", store=frozen_store()))
+    app = FastAPI()
+
+    @router.get("/")
+    async def deep(request: Request, *, again: bool = True) -> list[int]:
+        if not again:
+            return []
+        inner = {"query_string": b"again=0"}
+        starts = [(await sent(app, {**request.scope, **inner}))[0] for _ in range(2)]
+        return [start["status"] for start in starts]
+
+    app.include_router(router)
+    [answer] = await answers(app, "GET /")
+
+    assert [200, 429] == answer.json()

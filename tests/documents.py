@@ -2,6 +2,7 @@
 
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -39,5 +40,8 @@ def run(page: Path, *, first: int | None = None) -> ModuleType:
     sys.modules[module.__name__] = module
     for block in blocks(page)[:first]:
         padded = "\n" * (block.line - 1) + block.code
-        exec(compile(padded, str(page), "exec", dont_inherit=True), vars(module))
+        code = compile(padded, str(page), "exec", dont_inherit=True)
+        # In a thread: `asyncio.run` of a page takes the event loop of its thread away.
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            thread.submit(exec, code, vars(module)).result()
     return module

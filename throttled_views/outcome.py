@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from typing import Annotated, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Annotated, NoReturn, Protocol, TypeAlias
 
 from fastapi import Depends, HTTPException
 from fastapi.exception_handlers import http_exception_handler
@@ -104,7 +104,7 @@ class Machinery(Protocol):
     """Whether anything is limited at all."""
 
 
-class Quick(NamedTuple):
+class Quick:
     """
     Decides at once, and makes of that what somebody asks for.
 
@@ -115,10 +115,19 @@ class Quick(NamedTuple):
         merged: Merges header fields with those of that outcome, without making it.
     """
 
-    machinery: Machinery
-    take: Callable[[Scope], Taken]
-    outcome: Callable[[Taken, int], Outcome]
-    merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders]
+    __slots__ = ("machinery", "merged", "outcome", "take")
+
+    def __init__(
+        self,
+        machinery: Machinery,
+        take: Callable[[Scope], Taken],
+        outcome: Callable[[Taken, int], Outcome],
+        merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
+    ) -> None:
+        self.machinery = machinery
+        self.take = take
+        self.outcome = outcome
+        self.merged = merged
 
 
 _Recorded: TypeAlias = Outcome | tuple[Quick, Taken, int, object] | None

@@ -154,9 +154,11 @@ def _merger(
         level = now_us * scale - empty_at
         ours = fields(
             level // token,
-            -((level - full) // second),
-            -((level - price) // second) if limited else None,
+            (full - level + second - 1) // second,
+            (price - level + second - 1) // second if limited else None,
         )
+        if not headers:
+            return ours
         both = [*headers]
         if names.isdisjoint(dict(both)):
             both += ours

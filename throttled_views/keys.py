@@ -130,9 +130,9 @@ class ClientIP:
     def encoded_from_scope(self, scope: Scope, /) -> str:
         """Return the principal of the connection, as it stands in keys."""
         client = scope.get("client")
-        host = (client and client[0]) or ""
-        if len(host) > _LONGEST_PRINCIPAL:  # no address; not to be held by a cache
-            return self._encoded(host)
+        host = client[0] if client else ""
+        if not host or len(host) > _LONGEST_PRINCIPAL:  # not to be held by a cache
+            return self._encoded(host or "")
         return self._encoded_of(host)
 
     def _encoded(self, host: str) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
+from itertools import takewhile
 from typing import Annotated, NoReturn, Protocol, TypeAlias
 
 from fastapi import Depends, HTTPException
 from fastapi.exception_handlers import http_exception_handler
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import request_response
@@ -67,6 +69,18 @@ class RateLimitExceededError(LimitedError, HTTPException):
             detail=_DETAIL,
             headers=dict(rate_limit_context.headers),
         )
+
+
+# What is asked for an answer before FastAPI's own handler is.
+_ASKED_FIRST = frozenset(
+    (
+        _TOO_MANY_REQUESTS,
+        *takewhile(
+            lambda kind: kind is not StarletteHTTPException,
+            RateLimitExceededError.__mro__,
+        ),
+    )
+)
 
 
 async def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Response:
@@ -196,9 +210,15 @@ handler runs. Its `result` raises `NoRateLimitError` if no limit applied.
 # Not a coroutine function: one would cost a coroutine more for each message.
 def send_with_headers(send: Send, scope: Scope, message: Message) -> Awaitable[None]:
     """Send *message*; if a response starts with it, with the fields of the outcome."""
-    if message["type"] == "http.response.start":
-        message = dict(message)  # it may be a constant of the application
-        message["headers"] = _merged(message.get("headers", ()), scope)
+    if message["type"] != "http.response.start":
+        return send(message)
+    message = dict(message)  # it may be a constant of the application
+    headers = message.get("headers", ())
+    recorded: _Recorded = scope.get(SCOPE_KEY)
+    if type(recorded) is tuple:
+        message["headers"] = recorded[0].merged(headers, recorded[1])
+    else:
+        message["headers"] = _merged(headers, scope)
     return send(message)
 
 
@@ -223,12 +243,8 @@ def _only_fastapi_answers(scope: Scope) -> bool:
     if app is None:  # a router served without an application
         return True
     handlers = app.exception_handlers
-    if _TOO_MANY_REQUESTS in handlers:
-        return False
-    for kind in RateLimitExceededError.__mro__:
-        if kind in handlers:
-            return handlers[kind] is http_exception_handler
-    return False
+    asked_last = handlers.get(StarletteHTTPException)
+    return asked_last is http_exception_handler and _ASKED_FIRST.isdisjoint(handlers)
 
 
 def _raiser(

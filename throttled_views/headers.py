@@ -70,7 +70,15 @@ LEGACY_HEADERS = RateLimitHeaderPolicy(
 class HeaderRenderer:
     """Writes decisions as header fields; made once for a policy."""
 
-    __slots__ = ("_limit", "_remaining", "_reset", "_retry_after", "names", "policy")
+    __slots__ = (
+        "_limit",
+        "_remaining",
+        "_reset",
+        "_retry_after",
+        "_spelling",
+        "names",
+        "policy",
+    )
 
     def __init__(self, policy: RateLimitHeaderPolicy | None) -> None:
         self.policy = policy
@@ -79,9 +87,9 @@ class HeaderRenderer:
         self._remaining = shown.remaining.lower().encode()
         self._reset = shown.reset.lower().encode()
         self._retry_after = shown.retry_after.lower().encode()
-        self.names = frozenset(
-            (self._limit, self._remaining, self._reset, self._retry_after)
-        )
+        spelled = (shown.limit, shown.remaining, shown.reset, shown.retry_after)
+        self._spelling = {name.lower().encode(): name for name in spelled}
+        self.names = frozenset(self._spelling)
 
     def render(self, decision: Decision) -> RawHeaders:
         """Return the fields that tell *decision*, names in lower case."""
@@ -117,17 +125,9 @@ class HeaderRenderer:
 
     def display(self, raw: RawHeaders) -> Mapping[str, str]:
         """Return *raw* with the names as the policy spells them."""
-        policy = self.policy or RateLimitHeaderPolicy()
-        spelling = {
-            name.lower().encode(): name
-            for name in (
-                policy.limit,
-                policy.remaining,
-                policy.reset,
-                policy.retry_after,
-            )
-        }
-        return MappingProxyType({spelling[name]: value.decode() for name, value in raw})
+        return MappingProxyType(
+            {self._spelling[name]: value.decode() for name, value in raw}
+        )
 
 
 def checked_policy(policy: object) -> RateLimitHeaderPolicy | None:
@@ -184,6 +184,8 @@ class Outcome:
 
     def governing(self) -> Answer:
         """Return the answer a client is told about; there must be one."""
+        if len(self.answers) == 1:
+            return self.answers[0]
         return min(self.answers, key=lambda answer: urgency(answer.decision))
 
     def raw_headers(self) -> RawHeaders:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
+from inspect import iscoroutinefunction
 from itertools import takewhile
 from typing import Annotated, NoReturn, Protocol, TypeAlias
 
@@ -71,16 +72,15 @@ class RateLimitExceededError(LimitedError, HTTPException):
         )
 
 
-# What is asked for an answer before FastAPI's own handler is.
-_ASKED_FIRST = frozenset(
-    (
-        _TOO_MANY_REQUESTS,
-        *takewhile(
-            lambda kind: kind is not StarletteHTTPException,
-            RateLimitExceededError.__mro__,
-        ),
-    )
+# What is asked for an answer, in this order; FastAPI's own handler is the last's.
+_ASKED = (
+    _TOO_MANY_REQUESTS,
+    *takewhile(
+        lambda kind: kind is not StarletteHTTPException, RateLimitExceededError.__mro__
+    ),
+    StarletteHTTPException,
 )
+_ASKED_FIRST = frozenset(_ASKED[:-1])
 
 
 async def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Response:
@@ -233,9 +233,15 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         await send({**_REFUSAL, "headers": _merged((), scope) + _BODY_HEADERS})
         await send({"type": "http.response.body", "body": _BODY})
         return
-    raise_it = _raiser(RateLimitExceededError(context_of(scope)))
+    error = RateLimitExceededError(context_of(scope))
     telling = partial(send_with_headers, send, scope)
-    await request_response(raise_it)(scope, receive, telling)
+    handlers = scope["app"].exception_handlers
+    handler = next((handlers[kind] for kind in _ASKED if kind in handlers), None)
+    if not iscoroutinefunction(handler):  # in a thread, or by Starlette's own
+        await request_response(_raiser(error))(scope, receive, telling)
+        return
+    response = await handler(Request(scope, receive, send), error)
+    await response(scope, receive, telling)
 
 
 def _only_fastapi_answers(scope: Scope) -> bool:

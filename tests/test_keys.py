@@ -555,3 +555,14 @@ def test_a_function_that_does_not_tell_its_parameters_is_refused() -> None:
     """A function of C may have no signature, and the error is ours all the same."""
     with pytest.raises(ConfigurationError, match="The key function max does not take"):
         reader_of(max, "key")
+
+
+def test_hosts_that_are_remembered_are_bounded() -> None:
+    """However many hosts come, the memory for them is bounded, and keys are right."""
+    identity = ClientIP()
+    hosts = [f"10.0.{number // 256}.{number % 256}" for number in range(5_000)]
+
+    keys = [identity.encoded_from_scope({"client": (host, 1)}) for host in hosts]
+
+    assert hosts == keys
+    assert len(hosts) > len(vars(identity)["_known"])

@@ -30,8 +30,9 @@ from throttled_views import (
     Store,
     StoreUnavailableError,
 )
-from throttled_views.algorithms.bucket import bucket_of, tell
+from throttled_views.algorithms.bucket import bucket_of
 from throttled_views.results import result_of
+from throttled_views.stores.memory import told
 
 FIVE = Quota.per_minute(5)  # one back every 12 s
 TEN = Quota.per_minute(10)  # one back every 6 s
@@ -848,9 +849,10 @@ def charge_quickly(store: MemoryStore, charge: Charge) -> RateLimitResult:
     """Charge one key the way nearly every request does."""
     bucket, cost = bucket_of(charge.quota), charge.cost
     take_one = store.taker("", itself, "", bucket, cost)
-    limited, empty_at, now_us, key = take_one(charge.key)
+    taken = take_one(charge.key)
+    limited, _, now_us, key = taken
     receipts = () if limited else (Receipt(replace(charge, key=key), now_us),)
-    return result_of(tell(limited, empty_at, now_us, bucket, cost), receipts=receipts)
+    return result_of(told(taken, bucket, cost), receipts=receipts)
 
 
 def all_that_is_seen(store: MemoryStore) -> Sequence[object]:
@@ -882,6 +884,16 @@ def test_the_quick_path_answers_as_the_plain_one(
                 at_once(quick.reset([key]))
 
         assert all_that_is_seen(plain) == all_that_is_seen(quick)
+
+
+async def test_the_quick_path_refuses_by_a_changed_quota(store: MemoryStore) -> None:
+    """What a key has spent under another quota counts, and refuses."""
+    await store.acquire([Charge("alice", TEN, cost=10)])
+    take_one = store.taker("", itself, "", bucket_of(FIVE), 1)
+
+    limited, *_ = take_one("alice")
+
+    assert limited
 
 
 async def test_the_quick_path_makes_its_key_of_parts(store: MemoryStore) -> None:

@@ -8,11 +8,12 @@ or a guard, makes plans of it, for the methods it serves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from types import FunctionType
+from typing import Any, NamedTuple, Protocol
 
 from starlette.types import Scope
 
-from throttled_views._binding import name_of
+from throttled_views._binding import copied, name_of
 from throttled_views._plan import Plan
 from throttled_views.errors import RegistrationError
 from throttled_views.limits import Limit, Throttle, check_distinct, limits_of
@@ -26,8 +27,10 @@ __all__ = [
     "Part",
     "declaration_of",
     "declare",
+    "declare_guarded",
     "joined",
     "methods_of",
+    "unguarded",
 ]
 
 WEBSOCKET = "WEBSOCKET"
@@ -97,6 +100,7 @@ class Declaration:
         exempt: Whether it is unlimited on purpose.
         methods: The methods the handler serves, where they are known beforehand.
         limits_others: Whether it is a dependency that limits what it is used on.
+        inside: What it guards, if it is an endpoint with a guard around it.
 
     Args:
         complete: Adds to the limiter's default what a view says itself.
@@ -119,6 +123,7 @@ class Declaration:
         self.exempt = exempt
         self.methods = methods
         self.limits_others = limits_others
+        self.inside: _Inside | None = None
         self._complete = complete
         # Kept where a request asks for them; a router's limiter is not held by this.
         self._is_of_own_limiters = bool(parts) and all(each.limiter for each in parts)
@@ -197,6 +202,42 @@ def declaration_of(endpoint: Any) -> Declaration:
 def declare(endpoint: Any, declaration: Declaration) -> None:
     """Let *endpoint* say *declaration* of itself."""
     setattr(endpoint, _DECLARED, declaration)
+
+
+class _Inside(NamedTuple):
+    """An endpoint with a guard around it, as it was made, and the one without."""
+
+    endpoint: Any
+    face: object
+    handler: Any
+
+
+def declare_guarded(endpoint: Any, handler: Any, declaration: Declaration) -> None:
+    """Let *endpoint*, which guards *handler*, say *declaration* of itself."""
+    declare(endpoint, declaration)
+    handler = unguarded(handler)
+    if isinstance(handler, FunctionType):  # a copy, to be declared for itself
+        handler = copied(handler)
+        declaration.inside = _Inside(endpoint, _face(endpoint), handler)
+        declare(handler, declaration)
+
+
+def unguarded(endpoint: Any) -> Any:
+    """
+    Return *endpoint* without its guard, for a route that decides its limits itself.
+
+    What another decorator has made of it since, or changed on it, stays as it is.
+    """
+    inside = declaration_of(endpoint).inside
+    if inside is None or inside.endpoint is not endpoint:
+        return endpoint
+    return inside.handler if inside.face == _face(endpoint) else endpoint
+
+
+def _face(endpoint: Any) -> object:
+    own: dict[str, Any] = vars(endpoint)
+    marks = {name: id(mark) for name, mark in own.items() if name != _DECLARED}
+    return endpoint.__name__, endpoint.__doc__, marks
 
 
 def methods_of(scope: Scope) -> str:

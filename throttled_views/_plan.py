@@ -7,25 +7,22 @@ knows no more than the ASGI scope, and it records what it decided in the context
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from starlette.types import Scope
 
-from throttled_views.algorithms.bucket import Bucket, tell
+from throttled_views.algorithms.bucket import Bucket
 from throttled_views.headers import (
     Answer,
-    HeaderRenderer,
     Outcome,
-    RawHeaders,
-    merged,
 )
 from throttled_views.keys import scope_reader_of
 from throttled_views.outcome import Machinery, Quick, outcome_of
 from throttled_views.results import Charge, Receipt, decision_of
 from throttled_views.stores.base import Store
-from throttled_views.stores.memory import MemoryStore, Taken
+from throttled_views.stores.memory import MemoryStore, Taken, told
 from throttled_views.throttled import Rule, Throttled
 
 __all__ = ["Plan", "decide_all"]
@@ -76,8 +73,8 @@ class Plan:
         outcome.decided += [(store, charge.key) for _, charge in charged]
         results = await store.acquire([charge for _, charge in charged])
         for result, (rule, _) in zip(results, charged, strict=True):
-            named = replace(result, name=rule.name)
-            answer = Answer(named, decision_of(named), self._machinery.renderer)
+            named = partial(replace, result, name=rule.name)
+            answer = Answer(decision_of(result), self._machinery.renderer, named)
             outcome.answers.append(answer)
         return any(result.limited for result in results)
 
@@ -97,17 +94,20 @@ class Plan:
             self._machinery,
             store.taker(rule.head, principal_of, rule.tail, bucket, cost),
             partial(self._outcome, rule, bucket, cost),
-            _merger(self._machinery.renderer, bucket, cost),
+            self._machinery.renderer.merger(bucket, cost),
         )
 
     def _outcome(
         self, rule: Rule, bucket: Bucket, cost: int, taken: Taken, scope_id: int
     ) -> Outcome:
-        limited, empty_at, now_us, key = taken
-        decision = tell(limited, empty_at, now_us, bucket, cost)
-        result = rule.result(key, decision)
+        *_, key = taken
+        decision = told(taken, bucket, cost)
         outcome = Outcome(scope_id)
-        outcome.answers.append(Answer(result, decision, self._machinery.renderer))
+        outcome.answers.append(
+            Answer(
+                decision, self._machinery.renderer, partial(rule.result, key, decision)
+            )
+        )
         outcome.decided += [self._throttleds[0], (self._machinery.store, key)]
         return outcome
 
@@ -139,30 +139,3 @@ async def decide_all(
             charged.clear()
             return True
     return False
-
-
-def _merger(
-    renderer: HeaderRenderer, bucket: Bucket, cost: int
-) -> Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders]:
-    """Return what merges header fields with those of a decision, from its ticks."""
-    scale, token, full = bucket.scale, bucket.token, bucket.full
-    second, price = scale * 1_000_000, cost * token
-    fields, names = renderer.of_limit(bucket.capacity), renderer.names
-
-    def merge(headers: Iterable[tuple[bytes, bytes]], taken: Taken) -> RawHeaders:
-        limited, empty_at, now_us, _ = taken
-        level = now_us * scale - empty_at
-        ours = fields(
-            level // token,
-            (full - level + second - 1) // second,
-            (price - level + second - 1) // second if limited else None,
-        )
-        if not headers:
-            return ours
-        both = [*headers]
-        if names.isdisjoint(dict(both)):
-            both += ours
-            return both
-        return merged(both, ours)
-
-    return merge

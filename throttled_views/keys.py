@@ -34,6 +34,7 @@ __all__ = [
 _logger = logging.getLogger("throttled_views")
 
 _LONGEST_PRINCIPAL = 64  # bytes of UTF-8
+_HOSTS_KNOWN = 4096
 _DIGEST_BYTES = 16  # 128 bits
 _DIGEST_MARK = "#"  # never left as it is by percent-encoding, so no text imitates it
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052, section 2.1
@@ -93,6 +94,22 @@ def _encoded_or_digested(principal: str) -> str:
 _encoded_short = lru_cache(maxsize=4096)(_encoded_or_digested)
 
 
+class _Known(dict[str, str]):
+    """What hosts are in keys; a host that is not known yet is looked at."""
+
+    def __init__(self, encode: Callable[[str], str]) -> None:
+        super().__init__()
+        self._encode = encode
+
+    def __missing__(self, host: str | None) -> str:
+        encoded = self._encode(host or "")
+        if host and len(host) <= _LONGEST_PRINCIPAL:  # a proxy may say anything
+            if len(self) >= _HOSTS_KNOWN:
+                self.clear()
+            self[host] = encoded
+        return encoded
+
+
 class ClientIP:
     """
     Key function: the address of the peer.
@@ -115,7 +132,7 @@ class ClientIP:
             msg = f"ipv6_prefix={ipv6_prefix!r} is not between 1 and 128. Write 64"
             raise ConfigurationError(msg)
         self.ipv6_prefix = ipv6_prefix
-        self._encoded_of = lru_cache(maxsize=4096)(self._encoded)
+        self._known = _Known(lambda host: encoded_principal(self._principal(host)))
         self._warned = False
 
     def __repr__(self) -> str:
@@ -130,13 +147,7 @@ class ClientIP:
     def encoded_from_scope(self, scope: Scope, /) -> str:
         """Return the principal of the connection, as it stands in keys."""
         client = scope.get("client")
-        host = client[0] if client else ""
-        if not host or len(host) > _LONGEST_PRINCIPAL:  # not to be held by a cache
-            return self._encoded(host or "")
-        return self._encoded_of(host)
-
-    def _encoded(self, host: str) -> str:
-        return encoded_principal(self._principal(host))
+        return self._known[client[0] if client else ""]
 
     def _principal(self, host: str) -> str:
         if not host:

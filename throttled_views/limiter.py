@@ -35,6 +35,7 @@ from throttled_views._declaration import (
     Part,
     declaration_of,
     declare,
+    declare_guarded,
     methods_of,
 )
 from throttled_views._guard import decide, guard_of, write
@@ -435,7 +436,7 @@ def _limited(
     # same function under two quotas has two counts.
     owner = inner.owner if inner.parts else endpoint
     declaration = Declaration(owner, parts=(*inner.parts, Part(limiter, limits)))
-    declare(endpoint, declaration)
+    declare_guarded(endpoint, handler, declaration)
     # What is wrong is told here, and the order of decoration numbers those of one name.
     declaration.plans(limiter, "")
     return endpoint

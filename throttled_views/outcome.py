@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from inspect import iscoroutinefunction
 from itertools import takewhile
-from typing import Annotated, NoReturn, Protocol, TypeAlias
+from types import SimpleNamespace
+from typing import Annotated, Any, NoReturn, Protocol, TypeAlias
 
 from fastapi import Depends, HTTPException
 from fastapi.exception_handlers import http_exception_handler
@@ -81,6 +82,10 @@ _ASKED = (
     StarletteHTTPException,
 )
 _ASKED_FIRST = frozenset(_ASKED[:-1])
+# Serves in place of an application where a router is served without one.
+_OF_FASTAPI = SimpleNamespace(
+    exception_handlers={StarletteHTTPException: http_exception_handler}
+)
 
 
 async def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Response:
@@ -189,8 +194,7 @@ def _merged(headers: Iterable[tuple[bytes, bytes]], scope: Scope) -> RawHeaders:
     """Return *headers* and those that tell the outcome, as a new list."""
     recorded: _Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
-        quick, taken, *_ = recorded
-        return quick.merged(headers, taken)
+        return recorded[0].merged(headers, recorded[1])
     return merged(headers, [] if recorded is None else recorded.raw_headers())
 
 
@@ -229,28 +233,21 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     The application's exception handlers decide how it looks. If only FastAPI's own
     would be asked, its response is sent without asking: the same bytes, much sooner.
     """
-    if _only_fastapi_answers(scope):
+    handlers: dict[Any, Any] = scope.get("app", _OF_FASTAPI).exception_handlers
+    if handlers.get(
+        StarletteHTTPException
+    ) is http_exception_handler and _ASKED_FIRST.isdisjoint(handlers):
         await send({**_REFUSAL, "headers": _merged((), scope) + _BODY_HEADERS})
         await send({"type": "http.response.body", "body": _BODY})
         return
     error = RateLimitExceededError(context_of(scope))
     telling = partial(send_with_headers, send, scope)
-    handlers = scope["app"].exception_handlers
-    handler = next((handlers[kind] for kind in _ASKED if kind in handlers), None)
+    handler = handlers.get(next(filter(handlers.__contains__, _ASKED), None))
     if not iscoroutinefunction(handler):  # in a thread, or by Starlette's own
         await request_response(_raiser(error))(scope, receive, telling)
         return
     response = await handler(Request(scope, receive, send), error)
     await response(scope, receive, telling)
-
-
-def _only_fastapi_answers(scope: Scope) -> bool:
-    app = scope.get("app")
-    if app is None:  # a router served without an application
-        return True
-    handlers = app.exception_handlers
-    asked_last = handlers.get(StarletteHTTPException)
-    return asked_last is http_exception_handler and _ASKED_FIRST.isdisjoint(handlers)
 
 
 def _raiser(

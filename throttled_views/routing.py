@@ -55,6 +55,7 @@ from throttled_views._declaration import (
     declaration_of,
     declare,
     joined,
+    unguarded,
 )
 from throttled_views._guard import guard_of
 from throttled_views._plan import Plan, decide_all
@@ -316,13 +317,14 @@ class ThrottledRoute(APIRoute):
 
     # Further arguments are FastAPI's, and there are more of them with each version.
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
-        super().__init__(path, endpoint, **kwargs)
+        super().__init__(path, unguarded(endpoint), **kwargs)
         by_dependency = _limits_others(self.dependant)
         self.plans = self._plans_of(endpoint, by_dependency=by_dependency)
         self.tells = bool(self.plans) or by_dependency
-        self._told_methods = frozenset(self.methods or ()) if self.tells else ()
-        self._quick = self.plans[0].quick if len(self.plans) == 1 else None
-        self._serve = super().handle
+        told_methods: frozenset[str] = frozenset((self.tells and self.methods) or ())
+        quick = self.plans[0].quick if len(self.plans) == 1 else None
+        # Together: looking an attribute up is not free in an object of this size.
+        self._path = told_methods, quick, super().handle
 
     def _plans_of(
         self, endpoint: Callable[..., Any], *, by_dependency: bool
@@ -341,16 +343,16 @@ class ThrottledRoute(APIRoute):
         self, scope: Scope, receive: Receive, send: Send
     ) -> Coroutine[Any, Any, None]:
         """Serve the request, or refuse it. A 405 is none of our business."""
-        if scope["method"] not in self._told_methods:
-            return self._serve(scope, receive, send)
-        quick = self._quick
+        told_methods, quick, serve = self._path
+        if scope["method"] not in told_methods:
+            return serve(scope, receive, send)
         if quick is None or SCOPE_KEY in scope or not quick.machinery.enabled:
             return self._decide_and_handle(scope, receive, send)
         taken = quick.take(scope)
         scope[SCOPE_KEY] = quick, taken, id(scope), scope.get("endpoint")
         if taken[0]:
             return refuse(scope, receive, send)
-        return self._serve(scope, receive, partial(send_with_headers, send, scope))
+        return serve(scope, receive, partial(send_with_headers, send, scope))
 
     async def _decide_and_handle(
         self, scope: Scope, receive: Receive, send: Send
@@ -359,7 +361,8 @@ class ThrottledRoute(APIRoute):
         if await decide_all(self.plans, scope, []):
             await refuse(scope, receive, send)
             return
-        await self._serve(scope, receive, partial(send_with_headers, send, scope))
+        *_, serve = self._path
+        await serve(scope, receive, partial(send_with_headers, send, scope))
 
 
 def _limits_others(dependant: Any) -> bool:

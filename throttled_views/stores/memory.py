@@ -59,11 +59,17 @@ _SubjectT = TypeVar("_SubjectT")
 
 Taken: TypeAlias = tuple[bool, int, int, str]
 """
-What a decision found: all that it takes to tell where a key stands.
+What a decision found: all that it takes to tell where a key stands, as `told` does.
 
-Whether it is refused, the instant at which its bucket was empty, in ticks, the time of
-the decision in microseconds, and the key.
+Whether it is refused, what its bucket holds now, in ticks, the time of the decision in
+microseconds, and the key.
 """
+
+
+def told(taken: Taken, bucket: Bucket, cost: int) -> Decision:
+    """Return *taken*, a decision by *bucket*, as `tell` tells it."""
+    limited, level, now_us, _ = taken
+    return tell(limited, now_us * bucket.scale - level, now_us, bucket, cost)
 
 
 def _in_nanoseconds(clock: Clock) -> Clock:
@@ -325,34 +331,36 @@ class MemoryStore:
         Returns:
             A function of a subject.
         """
-        now_ns, lock = self._now_ns, self._lock
-        shards, count = self._shards, len(self._shards)
+        now_ns, shards, count = self._now_ns, self._shards, len(self._shards)
+        acquire, release = self._lock.acquire, self._lock.release
         scale, full, price = bucket.scale, bucket.full, cost * bucket.token
 
         def take_one(subject: _SubjectT) -> Taken:
             key = f"{head}{principal_of(subject)}{tail}"
-            with lock:
+            acquire()  # a `with` would cost as much as all the arithmetic
+            try:
                 now_us = now_ns() // _NS_PER_US
                 shard = shards[hash(key) % count]
                 value = shard.entries.get(key)
                 if value is not None:
                     number = value & _NUMBER_MASK
-                    stored = value >> _NUMBER_BITS
                     now = now_us * scale
-                    if shard.buckets[number] is bucket and stored <= now:
-                        empty_at = now - full
-                        if stored > empty_at:  # noqa: PLR1730 - max() is a call
-                            empty_at = stored
-                        if empty_at + price > now:
-                            return True, empty_at, now_us, key
-                        empty_at += price
-                        shard.entries[key] = empty_at << _NUMBER_BITS | number
-                        return False, empty_at, now_us, key
+                    level = now - (value >> _NUMBER_BITS)
+                    if level >= 0 and shard.buckets[number] is bucket:
+                        if level > full:  # noqa: PLR1730 - min() is a call
+                            level = full
+                        if level < price:
+                            return True, level, now_us, key
+                        level -= price
+                        shard.entries[key] = (now - level) << _NUMBER_BITS | number
+                        return False, level, now_us, key
                 known = shard.read(key, now_us, bucket)
                 limited, empty_at = take(known, now_us, bucket, cost)
                 if not limited:
                     self._write(shard, key, empty_at, now_us, bucket)
-                return limited, empty_at, now_us, key
+                return limited, now_us * scale - empty_at, now_us, key
+            finally:
+                release()
 
         return take_one
 

@@ -167,7 +167,7 @@ class Answer:
         renderer: How it is shown.
     """
 
-    __slots__ = ("_make_result", "_result", "decision", "renderer")
+    __slots__ = ("_fields", "_make_result", "_result", "decision", "renderer")
 
     def __init__(
         self,
@@ -179,6 +179,7 @@ class Answer:
         self.renderer = renderer
         self._make_result = make_result
         self._result: RateLimitResult | None = None
+        self._fields: RawHeaders | None = None
 
     @property
     def result(self) -> RateLimitResult:
@@ -189,7 +190,9 @@ class Answer:
 
     def fields(self) -> RawHeaders:
         """Return the header fields that tell it, names in lower case."""
-        return self.renderer.render(self.decision)
+        if self._fields is None:
+            self._fields = self.renderer.render(self.decision)
+        return self._fields
 
 
 class Outcome:

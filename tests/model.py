@@ -31,10 +31,11 @@ class BucketModel:
         self.now_us = now_us
 
     def hold_to(self, quota: Quota) -> None:
-        """Change the quota: whole tokens stay, up to the capacity."""
-        before, self.quota = self.per_us, quota
+        """Change the quota: whole tokens stay, and a full bucket is full again."""
+        is_full, before = self.level == self.quota.burst, self.per_us
+        self.quota = quota
         level = self.level if before == self.per_us else Fraction(floor(self.level))
-        self.level = min(level, Fraction(quota.burst))
+        self.level = Fraction(quota.burst if is_full else min(level, quota.burst))
 
     def take(self, cost: int) -> Decision:
         """Take *cost* tokens, or none if there are not so many."""

@@ -30,9 +30,9 @@ from throttled_views import (
     Store,
     StoreUnavailableError,
 )
-from throttled_views.algorithms.bucket import bucket_of
+from throttled_views.algorithms.bucket import Bucket
 from throttled_views.results import result_of
-from throttled_views.stores.memory import told
+from throttled_views.stores.deciding import told
 
 FIVE = Quota.per_minute(5)  # one back every 12 s
 TEN = Quota.per_minute(10)  # one back every 6 s
@@ -847,7 +847,7 @@ def itself(key: str) -> str:
 
 def charge_quickly(store: MemoryStore, charge: Charge) -> RateLimitResult:
     """Charge one key the way nearly every request does."""
-    bucket, cost = bucket_of(charge.quota), charge.cost
+    bucket, cost = Bucket.of(charge.quota), charge.cost
     take_one = store.taker("", itself, "", bucket, cost)
     taken = take_one(charge.key)
     limited, _, now_us, key = taken
@@ -889,7 +889,7 @@ def test_the_quick_path_answers_as_the_plain_one(
 async def test_the_quick_path_refuses_by_a_changed_quota(store: MemoryStore) -> None:
     """What a key has spent under another quota counts, and refuses."""
     await store.acquire([Charge("alice", TEN, cost=10)])
-    take_one = store.taker("", itself, "", bucket_of(FIVE), 1)
+    take_one = store.taker("", itself, "", Bucket.of(FIVE), 1)
 
     limited, *_ = take_one("alice")
 
@@ -898,7 +898,7 @@ async def test_the_quick_path_refuses_by_a_changed_quota(store: MemoryStore) -> 
 
 async def test_the_quick_path_makes_its_key_of_parts(store: MemoryStore) -> None:
     """It charges its beginning, the principal and its end as one key."""
-    take_one = store.taker("app|", str.upper, "|1", bucket_of(FIVE), 2)
+    take_one = store.taker("app|", str.upper, "|1", Bucket.of(FIVE), 2)
 
     assert "app|ALICE|1" == take_one("alice")[-1]
     assert 3 == remaining(store, "app|ALICE|1", FIVE)

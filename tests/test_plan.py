@@ -23,7 +23,6 @@ from throttled_views import (
     MemoryStore,
     Quota,
     RateLimitResult,
-    StoreUnavailableError,
     Throttle,
     ThrottledRouter,
     everyone,
@@ -153,7 +152,6 @@ class Forgetful(Relay):
 
 
 BROKEN: dict[str, tuple[Relay, type[Exception]]] = {
-    "unavailable": (Failing(StoreUnavailableError("down")), StoreUnavailableError),
     "no connection": (Failing(OSError("refused")), OSError),
     "a mistake": (Failing(KeyError("key")), KeyError),
     "no answer": (Forgetful(), ValueError),

@@ -18,12 +18,18 @@ from starlette.types import Scope
 from throttled_views._binding import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
 from throttled_views.headers import RateLimitContext, merged
-from throttled_views.outcome import RateLimitExceededError, context_of, outcome_of
+from throttled_views.outcome import (
+    RateLimitExceededError,
+    RateLimitUnavailableError,
+    context_of,
+    outcome_of,
+)
 
 __all__ = ["decide", "guard_of", "write"]
 
 _DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
 _POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
+_TRY_AGAIN_LATER = 1013  # of the registry of close codes, for a server in trouble
 
 
 def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
@@ -58,12 +64,22 @@ async def decide(plans: Sequence[Plan], scope: Scope) -> None:
 
     Raises:
         RateLimitExceededError: It is refused.
-        WebSocketException: It is refused, and the server cannot say so with a response.
+        RateLimitUnavailableError: The store is unavailable, and the policy is to deny.
+        WebSocketException: Either, and the server cannot say so with a response.
     """
     outcome = outcome_of(scope)
-    if not await decide_all(plans, scope, outcome.charged_late):
+    cannot_deny = scope["type"] == "websocket" and _DENIAL not in (
+        scope.get("extensions") or ()
+    )
+    try:
+        is_refused = await decide_all(plans, scope, outcome.charged_late)
+    except RateLimitUnavailableError as error:
+        if cannot_deny:
+            raise WebSocketException(_TRY_AGAIN_LATER, error.detail) from error
+        raise
+    if not is_refused:
         return
-    if scope["type"] == "websocket" and _DENIAL not in (scope.get("extensions") or ()):
+    if cannot_deny:
         raise WebSocketException(_POLICY_VIOLATION, "Rate limit exceeded")
     raise RateLimitExceededError(context_of(scope))
 

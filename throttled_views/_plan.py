@@ -7,22 +7,30 @@ knows no more than the ASGI scope, and it records what it decided in the context
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from starlette.types import Scope
 
-from throttled_views.algorithms.bucket import Bucket
+from throttled_views.algorithms.base import AnyKernel
+from throttled_views.errors import StoreUnavailableError
 from throttled_views.headers import (
     Answer,
     Outcome,
 )
 from throttled_views.keys import scope_reader_of
-from throttled_views.outcome import Machinery, Quick, outcome_of
+from throttled_views.outcome import (
+    Machinery,
+    Quick,
+    RateLimitUnavailableError,
+    outcome_of,
+)
 from throttled_views.results import Charge, Receipt, decision_of
-from throttled_views.stores.base import Store
-from throttled_views.stores.memory import MemoryStore, Taken, told
+from throttled_views.stores.base import QuickStore, Store
+from throttled_views.stores.deciding import Taken, told
+from throttled_views.stores.memory import MemoryStore
 from throttled_views.throttled import Rule, Throttled
 
 __all__ = ["Plan", "decide_all"]
@@ -33,9 +41,9 @@ class Plan:
     What each request to one handler is charged by one limiter.
 
     Attributes:
-        quick: Decides as `decide` does, but without waiting. None where that is not
-            possible: it takes one limit, whose numbers are known beforehand, in memory,
-            by a key that the scope gives.
+        quick: Decides as `decide` does, at less cost. None where that is not
+            possible: it takes one limit, whose numbers are known beforehand, in a store of
+            ours, by a key that the scope gives.
     """
 
     __slots__ = ("_machinery", "_throttleds", "quick")
@@ -48,7 +56,7 @@ class Plan:
     @property
     def store(self) -> Store:
         """Where its counts live."""
-        return self._machinery.store
+        return self._machinery.failover
 
     async def decide(self, scope: Scope) -> bool:
         """
@@ -71,7 +79,12 @@ class Plan:
         if not charged:
             return False
         outcome.decided += [(store, charge.key) for _, charge in charged]
-        results = await store.acquire([charge for _, charge in charged])
+        try:
+            results = await self._machinery.failover.acquire(
+                [charge for _, charge in charged]
+            )
+        except StoreUnavailableError as error:
+            raise RateLimitUnavailableError from error
         for result, (rule, _) in zip(results, charged, strict=True):
             named = partial(replace, result, name=rule.name)
             answer = Answer(decision_of(result), self._machinery.renderer, named)
@@ -81,27 +94,52 @@ class Plan:
     def _quick(self) -> Quick | None:
         rules = [rule for throttled in self._throttleds for rule in throttled.rules]
         store = self._machinery.store
-        if (
-            len(rules) != 1 or type(store) is not MemoryStore
-        ):  # no subclass: it may differ
+        # Not that of a base class: a subclass may count in another way.
+        if len(rules) != 1 or "taker" not in vars(type(store)):
             return None
         rule = rules[0]
-        bucket, cost = rule.bucket, rule.limit.cost
+        kernel, cost = rule.kernel, rule.limit.cost
         principal_of = scope_reader_of(rule.key_func)
-        if bucket is None or not bucket.scale or callable(cost) or principal_of is None:
+        if kernel is None or callable(cost) or principal_of is None:
             return None
+        if not kernel.capacity:
+            return None
+        take = cast("QuickStore", store).taker(
+            rule.head, principal_of, rule.tail, kernel, cost
+        )
         return Quick(
             self._machinery,
-            store.taker(rule.head, principal_of, rule.tail, bucket, cost),
-            partial(self._outcome, rule, bucket, cost),
-            self._machinery.renderer.merger(bucket, cost),
+            take if isinstance(store, MemoryStore) else self._waiting(take),
+            partial(self._outcome, rule, kernel, cost),
+            self._machinery.renderer.merger(kernel, cost),
         )
 
+    def _waiting(
+        self, take: Callable[[Scope], Taken | Awaitable[Taken]]
+    ) -> Callable[[Scope], Taken | Awaitable[Taken | None]]:
+        """Return *take* for a store that may be down: it gives None then."""
+        failover = self._machinery.failover
+
+        def take_if_up(scope: Scope) -> Taken | Awaitable[Taken | None]:
+            if not failover.is_up:
+                return _no_answer()
+            taken = take(scope)
+            return taken if isinstance(taken, tuple) else wait(taken)
+
+        async def wait(waited: Awaitable[Taken]) -> Taken | None:
+            try:
+                return await waited
+            except StoreUnavailableError as error:
+                failover.failed(error)
+                return None
+
+        return take_if_up
+
     def _outcome(
-        self, rule: Rule, bucket: Bucket, cost: int, taken: Taken, scope_id: int
+        self, rule: Rule, kernel: AnyKernel, cost: int, taken: Taken, scope_id: int
     ) -> Outcome:
         *_, key = taken
-        decision = told(taken, bucket, cost)
+        decision = told(taken, kernel, cost)
         outcome = Outcome(scope_id)
         outcome.answers.append(
             Answer(
@@ -110,6 +148,10 @@ class Plan:
         )
         outcome.decided += [self._throttleds[0], (self._machinery.store, key)]
         return outcome
+
+
+async def _no_answer() -> None:
+    """Be what is awaited of a store that is not asked."""
 
 
 async def decide_all(

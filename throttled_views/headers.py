@@ -13,11 +13,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
 
+from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
 from throttled_views.errors import ConfigurationError, NoRateLimitError
 from throttled_views.results import Decision, RateLimitResult, Receipt, urgency
 from throttled_views.stores.base import Store
-from throttled_views.stores.memory import Taken, told
+from throttled_views.stores.deciding import Taken, told
 
 __all__ = ["LEGACY_HEADERS", "RateLimitContext", "RateLimitHeaderPolicy"]
 
@@ -106,18 +107,19 @@ class HeaderRenderer:
         return raw
 
     def merger(
-        self, bucket: Bucket, cost: int
+        self, kernel: AnyKernel, cost: int
     ) -> Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders]:
         """
-        Return what adds to header fields those of a decision by *bucket*.
+        Return what adds to header fields those of a decision by *kernel*.
 
         It is `merged` and `render` for the path of nearly every request: in one step
         from the ticks of the decision. The tests hold it to them.
         """
-        if self.policy is None:
+        if self.policy is None or not isinstance(kernel, Bucket):
             return lambda headers, taken: merged(
-                headers, self.render(told(taken, bucket, cost))
+                headers, self.render(told(taken, kernel, cost))
             )
+        bucket = kernel
         names, limit_field = self._spelling, (self._limit, b"%d" % bucket.capacity)
         remaining_name, reset_name = self._remaining, self._reset
         token, full, price = bucket.token, bucket.full, cost * bucket.token

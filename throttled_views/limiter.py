@@ -40,9 +40,11 @@ from throttled_views._declaration import (
 )
 from throttled_views._guard import decide, guard_of, write
 from throttled_views._plan import Plan
+from throttled_views.algorithms.kernels import counts_apart
 from throttled_views.errors import (
     ConfigurationError,
     RegistrationError,
+    StoreUnavailableError,
     ViewDefinitionError,
 )
 from throttled_views.headers import (
@@ -59,6 +61,7 @@ from throttled_views.limits import (
     LimitOptions,
     Throttle,
     available,
+    checked_on_store_error,
     limit_text,
     limits_of,
     names_of,
@@ -66,7 +69,9 @@ from throttled_views.limits import (
 )
 from throttled_views.outcome import context_of
 from throttled_views.quotas import Algorithm, Quota
+from throttled_views.results import OnStoreError
 from throttled_views.stores.base import Store
+from throttled_views.stores.failover import Failover
 from throttled_views.stores.memory import MemoryStore
 from throttled_views.throttled import (
     DEFAULT_PREFIX,
@@ -93,6 +98,9 @@ class Limiter:
         key_func: Names clients, where neither limit nor view does.
         headers: Names of the header fields; None sends nothing but Retry-After, and
             that on refusals alone.
+        on_store_error: What is done with a request while the store is unavailable:
+            ``"local"`` counts in this process by the same quotas, ``"deny"`` answers
+            503, ``"allow"`` admits, with the fields of a fresh key.
         prefix: First part of all keys, which keeps applications on one store apart.
         enabled: Whether anything is limited. May be set at any time.
 
@@ -109,6 +117,7 @@ class Limiter:
         using: Algorithm = Algorithm.TOKEN_BUCKET,
         key_func: KeyFunc = client_ip,
         headers: RateLimitHeaderPolicy | None = RateLimitHeaderPolicy(),  # noqa: B008
+        on_store_error: OnStoreError = "local",
         prefix: str = DEFAULT_PREFIX,
         enabled: bool = True,
     ) -> None:
@@ -117,6 +126,9 @@ class Limiter:
                 check_functions(limit)
         self.default = default
         self.store: Store = MemoryStore() if store is None else checked_store(store)
+        self.failover = Failover(
+            self.store, checked_on_store_error(on_store_error), self._on_store_change
+        )
         self.using = available(using)
         reader_of(key_func, "key")
         self.key_func = key_func
@@ -124,7 +136,7 @@ class Limiter:
         self.prefix = checked_prefix(prefix)
         self.enabled = enabled
         self._owners: dict[str, list[Callable[[], Any]]] = {}
-        self._buckets: dict[tuple[str, str], Quota] = {}
+        self._buckets: dict[tuple[str, str], tuple[Quota, Algorithm]] = {}
         self._dependencies: dict[str, set[str]] = {}
 
     def limit(
@@ -252,7 +264,7 @@ class Limiter:
         return Throttled(
             limits or EXEMPT,
             using=self.using,
-            store=self.store,
+            store=self.failover,
             prefix=self.prefix,
         )
 
@@ -333,6 +345,9 @@ class Limiter:
                 warnings.warn(msg, stacklevel=2)
         return len(owners)
 
+    def _on_store_change(self, error: StoreUnavailableError | None) -> None:
+        """Be told that the store is down, and why; or that it is up again."""
+
     def _limits(
         self, quota: Throttle | None, options: LimitOptions
     ) -> tuple[Limit, ...]:
@@ -350,11 +365,13 @@ class Limiter:
     def _check_bucket(self, slot: str, limit: Limit) -> None:
         if limit.bucket is None or not isinstance(limit.quota, Quota):
             return
-        first = self._buckets.setdefault((limit.bucket, slot), limit.quota)
-        if first != limit.quota:
+        using = limit.using or self.using
+        first = self._buckets.setdefault((limit.bucket, slot), (limit.quota, using))
+        if first[0] != limit.quota or counts_apart(first[1], using):
             raise RegistrationError(
                 f"bucket {limit.bucket!r}",
-                f"it is held to {first} in one place and to {limit.quota} in another",
+                f"it is held to {first[0]} by {first[1]} in one place and to "
+                f"{limit.quota} by {using} in another",
                 "Give both the same quota, or each a bucket of its own",
             )
 

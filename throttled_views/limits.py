@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypedDict, Unpack, cast
+from typing import Final, TypeAlias, TypedDict, Unpack, cast, get_args
 
+from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.errors import ConfigurationError, InvalidQuotaError
 from throttled_views.quotas import Algorithm, Quota
-from throttled_views.results import checked_cost
+from throttled_views.results import OnStoreError, checked_cost
 
 __all__ = [
     "EXEMPT",
@@ -19,8 +20,6 @@ __all__ = [
     "QuotaFunc",
     "Throttle",
 ]
-
-_AVAILABLE = (Algorithm.TOKEN_BUCKET, Algorithm.GCRA, Algorithm.LEAKY_BUCKET)
 
 
 class Exempt:
@@ -74,6 +73,8 @@ class Limit:
         using: How the quota is counted; None takes the view's algorithm.
         bucket: Name of a bucket to share with other handlers; None keeps one of its
             own for each handler.
+        on_store_error: What is done while the store is unavailable; None takes what the
+            limiter says.
 
     Raises:
         InvalidQuotaError: The quota's text is not one.
@@ -87,6 +88,7 @@ class Limit:
     name: str | None
     using: Algorithm | None
     bucket: str | None
+    on_store_error: OnStoreError | None
 
     def __init__(  # noqa: PLR0913 - each is an independent choice
         self,
@@ -97,6 +99,7 @@ class Limit:
         name: str | None = None,
         using: Algorithm | None = None,
         bucket: str | None = None,
+        on_store_error: OnStoreError | None = None,
     ) -> None:
         set_field = object.__setattr__
         set_field(self, "quota", _quota_or_function(quota))
@@ -105,6 +108,9 @@ class Limit:
         set_field(self, "name", _checked_text("name", name))
         set_field(self, "using", None if using is None else available(using))
         set_field(self, "bucket", _checked_text("bucket", bucket))
+        if on_store_error is not None:
+            checked_on_store_error(on_store_error)
+        set_field(self, "on_store_error", on_store_error)
         self._check_that_a_request_can_pass()
 
     def _check_that_a_request_can_pass(self) -> None:
@@ -112,6 +118,8 @@ class Limit:
         if cost == 0:
             msg = "Limit(…, cost=0) never limits. Write EXEMPT if that is meant"
             raise ConfigurationError(msg)
+        if isinstance(quota, Quota) and self.using is not None:
+            kernel_of(quota, self.using)  # which tells if the two do not go together
         if not isinstance(quota, Quota) or not isinstance(cost, int):
             return
         if quota.limit and cost > quota.burst:
@@ -137,6 +145,7 @@ class LimitOptions(TypedDict, total=False):
     name: str | None
     using: Algorithm | None
     bucket: str | None
+    on_store_error: OnStoreError | None
 
 
 def limits_of(throttle: Throttle, **options: Unpack[LimitOptions]) -> tuple[Limit, ...]:
@@ -248,11 +257,20 @@ def available(using: object) -> Algorithm:
     Raises:
         ConfigurationError: It is no algorithm, or none that is available.
     """
-    for algorithm in _AVAILABLE:
+    for algorithm in Algorithm:
         if using == algorithm:
             return algorithm
-    names = ", ".join(f"Algorithm.{each.name}" for each in _AVAILABLE)
+    names = ", ".join(f"Algorithm.{each.name}" for each in Algorithm)
     msg = f"using={using!r} is not available. Write one of {names}"
+    raise ConfigurationError(msg)
+
+
+def checked_on_store_error(policy: object) -> OnStoreError:
+    """Return *policy* if it can be followed while a store is unavailable."""
+    for known in get_args(OnStoreError):
+        if policy == known:
+            return cast("OnStoreError", known)
+    msg = f"on_store_error={policy!r} is none. Write 'local', 'deny' or 'allow'"
     raise ConfigurationError(msg)
 
 

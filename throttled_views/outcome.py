@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import request_response
 from starlette.types import Message, Receive, Scope, Send
 
-from throttled_views.errors import LimitedError
+from throttled_views.errors import LimitedError, StoreUnavailableError
 from throttled_views.headers import (
     HeaderRenderer,
     Outcome,
@@ -31,7 +31,8 @@ from throttled_views.headers import (
     merged,
 )
 from throttled_views.stores.base import Store
-from throttled_views.stores.memory import Taken
+from throttled_views.stores.deciding import Taken
+from throttled_views.stores.failover import Failover
 
 __all__ = [
     "CurrentRateLimit",
@@ -42,6 +43,7 @@ __all__ = [
 SCOPE_KEY = "throttled_views"
 
 _TOO_MANY_REQUESTS = 429  # RFC 6585, section 4
+_SERVICE_UNAVAILABLE = 503  # RFC 9110, section 15.6.4
 _DETAIL = "Rate limit exceeded"
 _BODY = b'{"detail":"Rate limit exceeded"}'
 _BODY_HEADERS = [
@@ -88,6 +90,23 @@ _OF_FASTAPI = SimpleNamespace(
 )
 
 
+class RateLimitUnavailableError(StoreUnavailableError, HTTPException):
+    """
+    A limit denies the request, since its store is unavailable: FastAPI answers 503.
+
+    Register an exception handler for `StoreUnavailableError`, for `HTTPException` or
+    for 503 to answer otherwise.
+    """
+
+    def __init__(self) -> None:
+        HTTPException.__init__(
+            self,
+            status_code=_SERVICE_UNAVAILABLE,
+            detail="Rate limits are unavailable",
+            headers={"Retry-After": "1"},  # when the store is tried again
+        )
+
+
 async def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Response:
     """
     Answer a `RateLimitExceededError` with 429 and ``{"detail": …}``.
@@ -115,6 +134,11 @@ class Machinery(Protocol):
         ...
 
     @property
+    def failover(self) -> Failover:
+        """The store, and what decides while it cannot."""
+        ...
+
+    @property
     def renderer(self) -> HeaderRenderer:
         """How decisions are shown."""
         ...
@@ -125,11 +149,12 @@ class Machinery(Protocol):
 
 class Quick:
     """
-    Decides at once, and makes of that what somebody asks for.
+    Decides with nothing built that nobody asks for, and builds that when they do.
 
     Attributes:
         machinery: What it uses of its limiter.
-        take: Decides, and charges.
+        take: Decides, and charges. What it returns is to be awaited if a store has to
+            be waited for, and is None then if the store did not answer.
         outcome: Makes the outcome of a decision, for the scope of an `id`.
         merged: Merges header fields with those of that outcome, without making it.
     """
@@ -139,7 +164,7 @@ class Quick:
     def __init__(
         self,
         machinery: Machinery,
-        take: Callable[[Scope], Taken],
+        take: Callable[[Scope], Taken | Awaitable[Taken | None]],
         outcome: Callable[[Taken, int], Outcome],
         merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
     ) -> None:
@@ -244,14 +269,21 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     telling = partial(send_with_headers, send, scope)
     handler = handlers.get(next(filter(handlers.__contains__, _ASKED), None))
     if not iscoroutinefunction(handler):  # in a thread, or by Starlette's own
-        await request_response(_raiser(error))(scope, receive, telling)
+        await fail(error, scope, receive, telling)
         return
     response = await handler(Request(scope, receive, send), error)
     await response(scope, receive, telling)
 
 
+async def fail(
+    error: HTTPException, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Answer the request as the application answers one whose endpoint raises."""
+    await request_response(_raiser(error))(scope, receive, send)
+
+
 def _raiser(
-    error: RateLimitExceededError,
+    error: HTTPException,
 ) -> Callable[[Request], Coroutine[None, None, NoReturn]]:
     async def raise_it(_request: Request) -> NoReturn:
         raise error

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import ceil, inf
-from typing import NamedTuple, NoReturn
+from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
 from throttled_views.quotas import Algorithm, Quota
 
 __all__ = [
     "Charge",
+    "OnStoreError",
     "RateLimitResult",
     "RateLimitState",
     "Receipt",
@@ -48,6 +49,15 @@ class Decision(NamedTuple):
     at_us: int
 
 
+OnStoreError: TypeAlias = Literal["local", "deny", "allow"]
+"""
+What is done with a request while the store is unavailable.
+
+``"local"`` counts in this process by the same quotas, ``"deny"`` answers 503, and
+``"allow"`` admits.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Charge:
     """
@@ -58,6 +68,8 @@ class Charge:
         quota: What the key is held to.
         algorithm: How it is counted.
         cost: Units to charge, 0 or more; 0 looks without charging.
+        on_store_error: What is done while the store is unavailable; None leaves it to
+            the limiter.
 
     Raises:
         ValueError: *cost* is negative or not a whole number.
@@ -67,6 +79,7 @@ class Charge:
     quota: Quota
     algorithm: Algorithm = Algorithm.TOKEN_BUCKET
     cost: int = 1
+    on_store_error: OnStoreError | None = None
 
     def __post_init__(self) -> None:
         checked_cost(self.cost)

@@ -12,7 +12,16 @@ the methods of a view, and the router turns the marks into routes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import (
@@ -31,7 +40,7 @@ from weakref import WeakKeyDictionary
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.routing import compile_path, get_name
-from starlette.types import Receive, Scope, Send
+from starlette.types import Lifespan, Receive, Scope, Send
 
 from throttled_views._binding import (
     HandlerDecorator,
@@ -80,8 +89,18 @@ from throttled_views.limits import (
     check_distinct,
     limits_of,
 )
-from throttled_views.outcome import SCOPE_KEY, begin, refuse, send_with_headers
+from throttled_views.outcome import (
+    SCOPE_KEY,
+    Quick,
+    RateLimitUnavailableError,
+    begin,
+    fail,
+    refuse,
+    send_with_headers,
+)
 from throttled_views.quotas import Algorithm
+from throttled_views.stores.base import Store
+from throttled_views.stores.deciding import Taken
 from throttled_views.throttled import Throttled
 
 __all__ = ["ThrottledRoute", "ThrottledRouter", "exempt", "limit", "route"]
@@ -349,16 +368,42 @@ class ThrottledRoute(APIRoute):
         if quick is None or SCOPE_KEY in scope or not quick.machinery.enabled:
             return self._decide_and_handle(scope, receive, send)
         taken = quick.take(scope)
+        if not isinstance(taken, tuple):
+            return self._wait_and_handle(quick, taken, scope, receive, send)
         scope[SCOPE_KEY] = quick, taken, id(scope), scope.get("endpoint")
         if taken[0]:
             return refuse(scope, receive, send)
         return serve(scope, receive, partial(send_with_headers, send, scope))
 
+    async def _wait_and_handle(
+        self,
+        quick: Quick,
+        taking: Awaitable[Taken | None],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        taken = await taking
+        if taken is None:  # the store is down
+            await self._decide_and_handle(scope, receive, send)
+            return
+        scope[SCOPE_KEY] = quick, taken, id(scope), scope.get("endpoint")
+        if taken[0]:
+            await refuse(scope, receive, send)
+            return
+        *_, serve = self._path
+        await serve(scope, receive, partial(send_with_headers, send, scope))
+
     async def _decide_and_handle(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
         begin(scope)
-        if await decide_all(self.plans, scope, []):
+        try:
+            is_refused = await decide_all(self.plans, scope, [])
+        except RateLimitUnavailableError as error:
+            await fail(error, scope, receive, send)
+            return
+        if is_refused:
             await refuse(scope, receive, send)
             return
         *_, serve = self._path
@@ -414,6 +459,7 @@ class ThrottledRouter(APIRouter):
         base: type[APIRoute] = kwargs.pop("route_class", ThrottledRoute)
         self._served: list[_Served] = []
         super().__init__(route_class=_route_class(self.limiter, base), **kwargs)
+        self.lifespan_context = _closing(self.limiter.store, self.lifespan_context)
 
     def add_view(self, view: type[_View], *, prefix: str = "", **kwargs: Any) -> None:
         """
@@ -595,6 +641,20 @@ def _refuse_captured(served: _Served, earlier_ones: Sequence[_Served]) -> None:
                 f"the earlier {earlier.name} at {earlier.path!r} captures it",
                 f"Declare {served.name} before {earlier.name}",
             )
+
+
+def _closing(store: Store, lifespan: Lifespan[Any]) -> Lifespan[Any]:
+    """Return *lifespan* with *store* closed at its end: an application ends with it."""
+
+    @asynccontextmanager
+    async def around(app: Any) -> AsyncIterator[Any]:
+        try:
+            async with lifespan(app) as state:
+                yield state
+        finally:
+            await store.aclose()
+
+    return around
 
 
 def _route_class(limiter: Limiter, base: type[APIRoute]) -> type[ThrottledRoute]:

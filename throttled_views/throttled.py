@@ -11,12 +11,12 @@ from typing import Any, Self, cast
 
 from starlette.types import Scope
 
-from throttled_views.algorithms.bucket import bucket_of
+from throttled_views.algorithms.base import AnyKernel
+from throttled_views.algorithms.kernels import counts_apart, kernel_of
 from throttled_views.errors import (
     ConfigurationError,
     InvalidAnswerError,
     InvalidKeyError,
-    InvalidQuotaError,
 )
 from throttled_views.keys import (
     KeyParts,
@@ -65,7 +65,7 @@ class Rule:
         name: Its name among the limits of its handler.
         using: How it is counted.
         key_func: Names the client to charge, None if callers do.
-        bucket: The quota in ticks, None if a function chooses it.
+        kernel: Counts by the quota, None if a function chooses that.
         head: All of a key before the principal.
         tail: All of a key after it.
     """
@@ -74,8 +74,8 @@ class Rule:
         "_read_cost",
         "_read_principal",
         "_read_quota",
-        "bucket",
         "head",
+        "kernel",
         "key_func",
         "limit",
         "name",
@@ -102,11 +102,17 @@ class Rule:
         self.key_func = limit.key_func or key_func
         if limit.bucket is not None:
             method, route = "*", limit.bucket
-        self.head = f"{encoded(prefix)}|{compose_key(KeyParts(method, route, ''))}"
+        # In braces the principal is what a cluster hashes: all limits of one client are
+        # in one place, and those of different clients are spread.
+        self.head = f"{encoded(prefix)}|{compose_key(KeyParts(method, route, ''))}{{"
         # No name given by a user has the mark, which is no ASCII.
         mark = "·" if by_dependency and limit.bucket is None else ""
-        self.tail = f"|{encoded(mark + slot)}"
-        self.bucket = bucket_of(limit.quota) if isinstance(limit.quota, Quota) else None
+        self.kernel: AnyKernel | None = None
+        if isinstance(limit.quota, Quota):
+            self.kernel = kernel_of(limit.quota, self.using)
+        # What is counted in another way is another count.
+        way = f" {self.using}" if counts_apart(self.using) else ""
+        self.tail = f"}}|{encoded(mark + slot + way)}"
         self._read_principal = (
             reader_of(self.key_func, "key") if self.key_func else None
         )
@@ -141,11 +147,11 @@ class Rule:
             quota = await _settled(self._read_quota(scope))
             if isinstance(quota, Exempt):
                 return None
-            quota = _chosen_quota(quota, self.limit.quota)
+            quota = _chosen_quota(quota, self.limit.quota, self.using)
         cost: Any = self.limit.cost
         if self._read_cost is not None:
             cost = _told_cost(await _settled(self._read_cost(scope)), self.limit.cost)
-        return Charge(key, quota, self.using, cost)
+        return Charge(key, quota, self.using, cost, self.limit.on_store_error)
 
     def result(self, key: str, decision: Decision) -> RateLimitResult:
         """Return *decision*, which this rule got for *key*, as users see it."""
@@ -153,7 +159,13 @@ class Rule:
         assert isinstance(self.limit.cost, int)  # noqa: S101
         if decision.limited:
             return result_of(decision, self.name)
-        charge = Charge(key, self.limit.quota, self.using, self.limit.cost)
+        charge = Charge(
+            key,
+            self.limit.quota,
+            self.using,
+            self.limit.cost,
+            self.limit.on_store_error,
+        )
         return result_of(decision, self.name, (Receipt(charge, decision.at_us),))
 
 
@@ -173,17 +185,21 @@ def checked_prefix(prefix: object) -> str:
     return prefix
 
 
-def _chosen_quota(answer: object, source: object) -> Quota:
-    if isinstance(answer, Quota):
-        return answer
+def _chosen_quota(answer: object, source: object, using: Algorithm) -> Quota:
     try:
-        return Quota.parse(cast("str", answer))  # which tells if it is no text
-    except InvalidQuotaError as error:
+        # A text is parsed; parsing tells if it is none.
+        quota = (
+            answer if isinstance(answer, Quota) else Quota.parse(cast("str", answer))
+        )
+        kernel_of(quota, using)
+    except ConfigurationError as error:
+        reason = getattr(error, "reason", str(error))
         raise InvalidAnswerError(
             answer,
             f"The quota function {called(source)}",
-            f"It is not a quota: {error.reason}. Return a quota, its text, or EXEMPT",
+            f"It is not a quota: {reason}. Return a quota, its text, or EXEMPT",
         ) from None
+    return quota
 
 
 def _told_cost(answer: object, source: object) -> int:
@@ -352,6 +368,7 @@ class Throttled:
                 rule.limit.quota,
                 rule.using,
                 cost * rule.limit.cost,
+                rule.limit.on_store_error,
             )
             for rule in self.rules
             if isinstance(rule.limit.quota, Quota) and isinstance(rule.limit.cost, int)

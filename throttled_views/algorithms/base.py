@@ -31,6 +31,10 @@ class Kernel(Protocol[StateT]):
         """Return the kernel that holds a key to *quota*."""
         ...
 
+    def __hash__(self) -> int:
+        """Return a hash: a kernel is a value."""
+        ...
+
     @property
     def capacity(self) -> int:
         """Requests that a fresh key could make at once."""
@@ -40,9 +44,7 @@ class Kernel(Protocol[StateT]):
         """Bring a stored *state*, None if there is none, to where it is at *now_us*."""
         ...
 
-    def take(
-        self, state: StateT | None, now_us: int, cost: int
-    ) -> tuple[bool, StateT]:
+    def take(self, state: StateT | None, now_us: int, cost: int) -> tuple[bool, StateT]:
         """
         Charge *cost*, if there is room for it; 0 charges nothing and is admitted.
 
@@ -85,6 +87,10 @@ class Kernel(Protocol[StateT]):
 
     def whole_at(self, state: StateT) -> int:
         """Return the microsecond from which on *state* is as good as none."""
+        ...
+
+    def whole_below(self, now_us: int) -> int:
+        """Return the number below which what `pack` made is as good as none."""
         ...
 
     def fullness(self, state: StateT, now_us: int) -> tuple[bool, int]:

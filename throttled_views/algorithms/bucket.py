@@ -18,20 +18,18 @@ arrival time of ITU-T I.371, and the test below is its "not earlier than the lim
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import gcd
 from typing import NamedTuple, Self
 
-from throttled_views.errors import ConfigurationError
-from throttled_views.quotas import Algorithm, Quota
+from throttled_views.quotas import Quota
 from throttled_views.results import Decision
 
-__all__ = ["Bucket", "bucket_of", "rebase", "refund", "settle", "take", "tell"]
+__all__ = ["Bucket"]
 
 
 class Bucket(NamedTuple):
     """
-    A quota in ticks.
+    A quota in ticks. The state of a key is the instant at which it was empty, in ticks.
 
     Attributes:
         scale: Ticks in a microsecond; 0 if the quota is zero.
@@ -53,123 +51,89 @@ class Bucket(NamedTuple):
         token = period_us // shared
         return cls(quota.limit // shared, token, quota.burst, quota.burst * token)
 
+    def settle(self, state: int | None, now_us: int) -> int:
+        """
+        Bring a stored instant to where it can be at *now_us*.
 
-_BUCKETS = (Algorithm.TOKEN_BUCKET, Algorithm.GCRA, Algorithm.LEAKY_BUCKET)
+        A bucket holds no more than its capacity, so it was empty no earlier than one
+        time to full ago (a key without state is full). It cannot become empty later
+        than now either: an instant in the future means that the clock was set back, and
+        is pulled to now, so that the key is usable again within one time to full.
+        """
+        now = now_us * self.scale
+        oldest = now - self.full
+        if state is None or state < oldest:
+            return oldest
+        return min(state, now)
 
+    def take(self, state: int | None, now_us: int, cost: int) -> tuple[bool, int]:
+        """Take *cost* tokens if the bucket holds them; see `Kernel.take`."""
+        settled = self.settle(state, now_us)
+        after = settled + cost * self.token
+        if after > now_us * self.scale or not self.scale:
+            return True, settled
+        return False, after
 
-@lru_cache(maxsize=1024)
-def bucket_of(quota: Quota, using: Algorithm = Algorithm.TOKEN_BUCKET) -> Bucket:
-    """
-    Return `Bucket.of(quota)`, worked out once for the quotas in use.
+    def tell(
+        self,
+        limited: bool,  # noqa: FBT001 - the first of the two that `take` returns
+        state: int,
+        now_us: int,
+        cost: int,
+    ) -> Decision:
+        """Tell what the bucket holds, in tokens and microseconds; see `Kernel.tell`."""
+        scale = self.scale
+        if not scale:  # a quota of zero admits nothing, ever
+            return Decision(limited, 0, 0, 0, None, now_us)
+        level = now_us * scale - state
+        retry_us: int | None = 0
+        if limited:
+            short = cost * self.token - level
+            retry_us = None if cost > self.capacity else max(0, -(-short // scale))
+        return Decision(
+            limited,
+            self.capacity,
+            level // self.token,
+            -((level - self.full) // scale),
+            retry_us,
+            now_us,
+        )
 
-    Raises:
-        ConfigurationError: *using* is no algorithm of this file.
-    """
-    if using not in _BUCKETS:
-        msg = f"A bucket cannot count by {using!r}. Use Algorithm.TOKEN_BUCKET"
-        raise ConfigurationError(msg)
-    return Bucket.of(quota)
+    def refund(self, state: int, now_us: int, cost: int, _at_us: int) -> int:
+        """Give *cost* tokens back; a bucket never holds over its capacity."""
+        return self.settle(state - cost * self.token, now_us)
 
+    def rebase(self, state: int, now_us: int, old: Self) -> int:
+        """
+        Carry a key over from a bucket of another rate or capacity.
 
-def settle(empty_at: int | None, now_us: int, bucket: Bucket) -> int:
-    """
-    Bring a stored instant to where it can be at *now_us*.
+        At another rate a part of a token, which was worth another time, is dropped.
+        """
+        level = now_us * old.scale - state
+        if level >= old.full:
+            return self.settle(None, now_us)
+        if old.scale == self.scale and old.token == self.token:
+            return self.settle(state, now_us)
+        tokens = max(0, level) // old.token
+        return self.settle(now_us * self.scale - tokens * self.token, now_us)
 
-    A bucket holds no more than its capacity, so it was empty no earlier than one time
-    to full ago (a key without state is full). It cannot become empty later than now
-    either: an instant in the future means that the clock was set back, and is pulled
-    to now, so that the key is usable again within one time to full.
+    def whole_at(self, state: int) -> int:
+        """Return the microsecond from which on the bucket is full."""
+        return -((-state - self.full) // self.scale)
 
-    Args:
-        empty_at: The stored instant in ticks, or None if the key has no state.
-        now_us: Now in microseconds, by the clock that wrote *empty_at*.
-        bucket: The bucket that *empty_at* was written for.
+    def whole_below(self, now_us: int) -> int:
+        """Return the instant before which it was empty whatever is full by now."""
+        return now_us * self.scale - self.full + 1
 
-    Returns:
-        The instant in ticks.
-    """
-    now = now_us * bucket.scale
-    oldest = now - bucket.full
-    if empty_at is None or empty_at < oldest:
-        return oldest
-    return min(empty_at, now)
+    def fullness(self, state: int, now_us: int) -> tuple[bool, int]:
+        """Tell whether the bucket holds a token, and how full it is, of 2**32."""
+        level = now_us * self.scale - state
+        return level >= self.token, (level << 32) // self.full
 
+    def pack(self, state: int) -> int:
+        """Return *state*: it is one number."""
+        return state
 
-def take(
-    empty_at: int | None, now_us: int, bucket: Bucket, cost: int
-) -> tuple[bool, int]:
-    """
-    Take *cost* tokens if the bucket holds them.
-
-    Args:
-        empty_at: The stored instant in ticks, or None if the key has no state.
-        now_us: Now in microseconds, by the clock that wrote *empty_at*.
-        bucket: The bucket to hold the key to.
-        cost: Tokens to take; 0 takes nothing and is admitted.
-
-    Returns:
-        Whether the request is refused, and the settled instant after it. A refusal is
-        free: but for being settled, the instant is what it was.
-    """
-    settled = settle(empty_at, now_us, bucket)
-    after = settled + cost * bucket.token
-    if after > now_us * bucket.scale or not bucket.scale:
-        return True, settled
-    return False, after
-
-
-def tell(
-    limited: bool,  # noqa: FBT001 - the first of the two that `take` returns
-    empty_at: int,
-    now_us: int,
-    bucket: Bucket,
-    cost: int,
-) -> Decision:
-    """
-    Tell where a key stands: what `take` returned, in tokens and microseconds.
-
-    Args:
-        limited: Whether the request is refused.
-        empty_at: The settled instant in ticks, after the request.
-        now_us: Now in microseconds.
-        bucket: The bucket the key is held to.
-        cost: What the request costs.
-    """
-    scale = bucket.scale
-    if not scale:  # a quota of zero admits nothing, ever
-        return Decision(limited, 0, 0, 0, None, now_us)
-    level = now_us * scale - empty_at
-    retry_us: int | None = 0
-    if limited:
-        short = cost * bucket.token - level
-        retry_us = None if cost > bucket.capacity else max(0, -(-short // scale))
-    return Decision(
-        limited,
-        bucket.capacity,
-        level // bucket.token,
-        -((level - bucket.full) // scale),
-        retry_us,
-        now_us,
-    )
-
-
-def refund(empty_at: int, now_us: int, bucket: Bucket, cost: int) -> int:
-    """Give *cost* tokens back to a settled bucket, which never holds over capacity."""
-    return settle(empty_at - cost * bucket.token, now_us, bucket)
-
-
-def rebase(empty_at: int, now_us: int, old: Bucket, new: Bucket) -> int:
-    """
-    Carry a key over to a bucket of another rate.
-
-    What it holds stays, up to the new capacity: no change of quota gives anything. At
-    another rate a part of a token, which was worth another time, is dropped.
-
-    Returns:
-        The settled instant in ticks of *new*.
-    """
-    settled = settle(empty_at, now_us, old)
-    if old.scale == new.scale and old.token == new.token:
-        return settle(settled, now_us, new)
-    level = (now_us * old.scale - settled) // old.token
-    return settle(now_us * new.scale - level * new.token, now_us, new)
+    def unpack(self, packed: int) -> int:
+        """Return what was packed."""
+        return packed

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias, TypeVar
 
+from throttled_views.algorithms.base import AnyKernel
 from throttled_views.results import Charge, RateLimitResult, Receipt
+from throttled_views.stores.deciding import Taken
 
-__all__ = ["Clock", "Store"]
+__all__ = ["Clock", "QuickStore", "Store"]
 
 Clock: TypeAlias = Callable[[], int]
 """A clock: called without arguments it returns the time in microseconds."""
+
+
+_SubjectT = TypeVar("_SubjectT")
 
 
 class Store(Protocol):
@@ -62,4 +67,19 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Give back what the store opened itself. May be called twice."""
+        ...
+
+
+class QuickStore(Protocol):
+    """A store of ours, which decides one key without building anything else."""
+
+    def taker(
+        self,
+        head: str,
+        principal_of: Callable[[_SubjectT], str],
+        tail: str,
+        kernel: AnyKernel,
+        cost: int,
+    ) -> Callable[[_SubjectT], Taken | Awaitable[Taken]]:
+        """Return what charges one key of a subject; see `MemoryStore.taker`."""
         ...

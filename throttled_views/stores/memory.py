@@ -5,11 +5,11 @@ How it keeps its promises:
 
 1. Keys are spread over *shards*, dicts of a few hundred entries. One big dict would
    stop the loop for tens of milliseconds each time it grows.
-2. An entry is one int: the instant at which its bucket was empty, shifted left, and the
-   number of its `Bucket` in the shard. Such dicts cost the least memory, and the
-   garbage collector does not look into them.
+2. An entry is one int: the state that its kernel packed, shifted left, and the number
+   of that `Kernel` in the shard. Such dicts cost the least memory, and the garbage
+   collector does not look into them. Only a log, which is many numbers, is a tuple.
 3. There is no timer. Each new key pays for looking at a few old entries, shard after
-   shard, and drops those whose bucket is full again: they equal a fresh key.
+   shard, and drops those that are whole again: they equal a fresh key.
 4. At `max_keys` the entries nearest to full go, exactly so in a small store and among a
    few hundred in a large one. An exhausted entry goes only when nothing else is found,
    so that a client cannot push its own out with a flood of new keys.
@@ -21,26 +21,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeAlias, TypeVar
 
-from throttled_views.algorithms.bucket import (
-    Bucket,
-    bucket_of,
-    rebase,
-    refund,
-    settle,
-    take,
-    tell,
-)
+from throttled_views.algorithms.base import AnyKernel
+from throttled_views.algorithms.bucket import Bucket
 from throttled_views.errors import StoreUnavailableError
-from throttled_views.results import (
-    Charge,
-    Decision,
-    RateLimitResult,
-    Receipt,
-    result_of,
-)
+from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock
+from throttled_views.stores.deciding import State, Taken, decide, look, shown
 
 __all__ = ["MemoryStore"]
 
@@ -57,19 +46,7 @@ _SHARDS_TRIED = 4  # before an exhausted entry is evicted
 
 _SubjectT = TypeVar("_SubjectT")
 
-Taken: TypeAlias = tuple[bool, int, int, str]
-"""
-What a decision found: all that it takes to tell where a key stands, as `told` does.
-
-Whether it is refused, what its bucket holds now, in ticks, the time of the decision in
-microseconds, and the key.
-"""
-
-
-def told(taken: Taken, bucket: Bucket, cost: int) -> Decision:
-    """Return *taken*, a decision by *bucket*, as `tell` tells it."""
-    limited, level, now_us, _ = taken
-    return tell(limited, now_us * bucket.scale - level, now_us, bucket, cost)
+_Entry: TypeAlias = int | tuple[int, State]
 
 
 def _in_nanoseconds(clock: Clock) -> Clock:
@@ -77,85 +54,103 @@ def _in_nanoseconds(clock: Clock) -> Clock:
 
 
 class _Shard:
-    """A few hundred entries, and the buckets they were written for."""
+    """A few hundred entries, and the kernels they were written for."""
 
-    __slots__ = ("buckets", "entries")
+    __slots__ = ("entries", "kernels")
 
     def __init__(self) -> None:
-        self.entries: dict[str, int] = {}
-        self.buckets: list[Bucket] = []
+        self.entries: dict[str, _Entry] = {}
+        self.kernels: list[AnyKernel] = []
 
-    def read(self, key: str, now_us: int, bucket: Bucket) -> int | None:
+    def read(self, key: str, now_us: int, kernel: AnyKernel) -> State | None:
         """
-        Return the settled instant of *key* in ticks of *bucket*, None if it has none.
+        Return the settled state of *key* as *kernel* has it, None if there is none.
 
-        An instant in the future is a clock that was set back. The repaired value is
-        stored at once: left in place, it would refuse until the old time comes again.
+        What settling changed is stored at once: a state from the future, of a clock
+        that was set back, would refuse until the old time comes again.
         """
-        value = self.entries.get(key)
-        if value is None:
+        if (entry := self.entries.get(key)) is None:
             return None
-        empty_at = value >> _NUMBER_BITS
-        written_for = self.buckets[value & _NUMBER_MASK]
-        if empty_at > now_us * written_for.scale:
-            empty_at = now_us * written_for.scale
-            self.entries[key] = self._packed(empty_at, written_for)
-        if written_for is bucket:
-            return settle(empty_at, now_us, bucket)
-        return rebase(empty_at, now_us, written_for, bucket)
+        written_for, stored = self._unpacked(entry)
+        state = written_for.settle(stored, now_us)
+        if state != stored:
+            self.write(key, state, written_for)
+        if written_for is kernel:
+            return state
+        if type(written_for) is not type(kernel):
+            return None  # by another algorithm: it begins anew
+        return kernel.rebase(state, now_us, written_for)
 
-    def write(self, key: str, empty_at: int, bucket: Bucket) -> None:
-        """Store the instant of *key*, in ticks of *bucket*."""
-        self.entries[key] = self._packed(empty_at, bucket)
+    def write(self, key: str, state: State, kernel: AnyKernel) -> None:
+        """Store the *state* of *key*, by *kernel*."""
+        number, packed = self._number_of(kernel), kernel.pack(state)
+        self.entries[key] = (
+            packed << _NUMBER_BITS | number
+            if isinstance(packed, int)
+            else (number, packed)
+        )
 
-    def refund(self, charge: Charge, now_us: int) -> None:
-        """Give *charge* back, in tokens of the bucket the key is held to by now."""
-        if (value := self.entries.get(charge.key)) is not None:
-            bucket = self.buckets[value & _NUMBER_MASK]
-            empty_at = settle(value >> _NUMBER_BITS, now_us, bucket)
-            self.write(
-                charge.key, refund(empty_at, now_us, bucket, charge.cost), bucket
-            )
+    def refund(self, receipt: Receipt, now_us: int) -> None:
+        """Give a charge back, in units of the kernel the key is held to by now."""
+        charge = receipt.charge
+        if (entry := self.entries.get(charge.key)) is not None:
+            kernel, stored = self._unpacked(entry)
+            state = kernel.settle(stored, now_us)
+            state = kernel.refund(state, now_us, charge.cost, receipt.at_us)
+            self.write(charge.key, state, kernel)
 
-    def _packed(self, empty_at: int, bucket: Bucket) -> int:
-        try:
-            number = self.buckets.index(bucket)
-        except ValueError:
-            if len(self.buckets) > _NUMBER_MASK:
-                self._forget_unused_buckets()
-            number = len(self.buckets)
-            if number > _NUMBER_MASK:
-                msg = f"Over {_NUMBER_MASK} keys of one shard have different quotas"
-                raise StoreUnavailableError(msg) from None
-            self.buckets.append(bucket)
-        return empty_at << _NUMBER_BITS | number
+    def _unpacked(self, entry: _Entry) -> tuple[AnyKernel, State]:
+        if isinstance(entry, tuple):
+            number, state = entry
+            return self.kernels[number], state
+        kernel = self.kernels[entry & _NUMBER_MASK]
+        return kernel, kernel.unpack(entry >> _NUMBER_BITS)
 
-    def _forget_unused_buckets(self) -> None:
-        self.keep(list(self.entries.items()))
+    def _number_of(self, kernel: AnyKernel) -> int:
+        if (number := self._known_number_of(kernel)) is not None:
+            return number
+        if len(self.kernels) > _NUMBER_MASK:
+            self.keep(list(self.entries.items()))  # forgets kernels without entries
+        if len(self.kernels) > _NUMBER_MASK:
+            msg = f"Over {_NUMBER_MASK} keys of one shard have different quotas"
+            raise StoreUnavailableError(msg)
+        self.kernels.append(kernel)
+        return len(self.kernels) - 1
 
-    def keep(self, items: Iterable[tuple[str, int]]) -> None:
+    def _known_number_of(self, kernel: AnyKernel) -> int | None:
+        for number, known in enumerate(self.kernels):
+            if known is kernel or (type(known) is type(kernel) and known == kernel):
+                return number
+        return None
+
+    def keep(self, items: Iterable[tuple[str, _Entry]]) -> None:
         """Hold only *items* from now on, in a dict that is as small as it can be."""
-        old = self.buckets
-        self.entries, self.buckets = {}, []
-        for key, value in items:
-            self.write(key, value >> _NUMBER_BITS, old[value & _NUMBER_MASK])
+        old = _Shard()
+        old.kernels = self.kernels
+        self.entries, self.kernels = {}, []
+        for key, entry in items:
+            kernel, state = old._unpacked(entry)
+            self.write(key, state, kernel)
 
-    def live(self, now_us: int) -> list[tuple[str, int]]:
-        """Return the entries that are not full at *now_us*."""
-        oldest = [now_us * bucket.scale - bucket.full for bucket in self.buckets]
+    def live(self, now_us: int) -> list[tuple[str, _Entry]]:
+        """Return the entries that are not whole at *now_us*."""
+        whole_below = [kernel.whole_below(now_us) for kernel in self.kernels]
         return [
-            item
-            for item in self.entries.items()
-            if item[1] >> _NUMBER_BITS > oldest[item[1] & _NUMBER_MASK]
+            (key, entry)
+            for key, entry in self.entries.items()
+            if (
+                entry >> _NUMBER_BITS >= whole_below[entry & _NUMBER_MASK]
+                if isinstance(entry, int)
+                else self.kernels[entry[0]].whole_at(entry[1]) > now_us
+            )
         ]
 
     def by_fullness(self, now_us: int) -> list[tuple[bool, int, str]]:
-        """Return (has a token, level, key) of all entries, the first to go first."""
+        """Return (has room, how much, key) of all entries, the first to go first."""
         found: list[tuple[bool, int, str]] = []
-        for key, value in self.entries.items():
-            bucket = self.buckets[value & _NUMBER_MASK]
-            ticks = now_us * bucket.scale - (value >> _NUMBER_BITS)
-            found.append((ticks >= bucket.token, (ticks << 32) // bucket.full, key))
+        for key, entry in self.entries.items():
+            kernel, state = self._unpacked(entry)
+            found.append((*kernel.fullness(kernel.settle(state, now_us), now_us), key))
         found.sort(reverse=True)
         return found
 
@@ -210,84 +205,26 @@ class MemoryStore:
         """Charge all of *charges*, or none; see `Store.acquire`."""
         with self._lock:
             now_us = self._now_ns() // _NS_PER_US
-            staged: dict[str, tuple[int, Bucket]] = {}
-            decisions: list[Decision] = []
-            for charge in charges:
-                key, cost = charge.key, charge.cost
-                bucket = bucket_of(charge.quota, charge.algorithm)
-                stored = self._staged_or_stored(staged, key, now_us, bucket)
-                limited, empty_at = take(stored, now_us, bucket, cost)
-                staged[key] = empty_at, bucket
-                decisions.append(tell(limited, empty_at, now_us, bucket, cost))
-            if any(decision.limited for decision in decisions):
-                return self._refusal(charges, decisions, now_us)
-            for key, (empty_at, bucket) in staged.items():
-                self._write(self._shard(key), key, empty_at, now_us, bucket)
-        return [
-            result_of(decision, receipts=(Receipt(charge, now_us),))
-            for decision, charge in zip(decisions, charges, strict=True)
-        ]
-
-    def _staged_or_stored(
-        self,
-        staged: dict[str, tuple[int, Bucket]],
-        key: str,
-        now_us: int,
-        bucket: Bucket,
-    ) -> int | None:
-        if key in staged:
-            empty_at, written_for = staged[key]
-            return rebase(empty_at, now_us, written_for, bucket)
-        return self._shard(key).read(key, now_us, bucket)
-
-    def _refusal(
-        self, charges: Sequence[Charge], decisions: Sequence[Decision], now_us: int
-    ) -> Sequence[RateLimitResult]:
-        """
-        Return what each of *charges* is told when one of *decisions* refuses them all.
-
-        Nothing was charged, so each key is told as it stands. The wait of one that
-        refuses is for all that the call would charge to it.
-        """
-        price: dict[str, int] = {}
-        for charge in charges:
-            price[charge.key] = price.get(charge.key, 0) + charge.cost
-        return [
-            result_of(self._as_it_stands(charge, now_us, limited, price[charge.key]))
-            for charge, (limited, *_) in zip(charges, decisions, strict=True)
-        ]
-
-    def _as_it_stands(
-        self,
-        charge: Charge,
-        now_us: int,
-        limited: bool,  # noqa: FBT001 - what was decided
-        price: int,
-    ) -> Decision:
-        bucket = bucket_of(charge.quota, charge.algorithm)
-        stored = self._shard(charge.key).read(charge.key, now_us, bucket)
-        empty_at = settle(stored, now_us, bucket)
-        return tell(limited, empty_at, now_us, bucket, price)
+            verdict = decide(charges, partial(self._read, now_us), now_us)
+            for key, (state, kernel) in verdict.states.items():
+                self._write(self._shard(key), key, state, now_us, kernel)
+        return verdict.results
 
     async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
         with self._lock:
             now_us = self._now_ns() // _NS_PER_US
-            results: list[RateLimitResult] = []
-            for charge in charges:
-                bucket = bucket_of(charge.quota, charge.algorithm)
-                stored = self._shard(charge.key).read(charge.key, now_us, bucket)
-                limited, _ = take(stored, now_us, bucket, charge.cost)
-                told = self._as_it_stands(charge, now_us, limited, charge.cost)
-                results.append(result_of(told))
-            return results
+            return look(charges, partial(self._read, now_us), now_us)
+
+    def _read(self, now_us: int, key: str, kernel: AnyKernel) -> State | None:
+        return self._shard(key).read(key, now_us, kernel)
 
     async def refund(self, receipts: Sequence[Receipt], /) -> None:
         """Give charges back; see `Store.refund`."""
         with self._lock:
             now_us = self._now_ns() // _NS_PER_US
             for receipt in receipts:
-                self._shard(receipt.charge.key).refund(receipt.charge, now_us)
+                self._shard(receipt.charge.key).refund(receipt, now_us)
 
     async def reset(self, keys: Sequence[str], /) -> None:
         """Forget *keys*; see `Store.reset`."""
@@ -311,25 +248,60 @@ class MemoryStore:
         head: str,
         principal_of: Callable[[_SubjectT], str],
         tail: str,
-        bucket: Bucket,
+        kernel: AnyKernel,
         cost: int,
     ) -> Callable[[_SubjectT], Taken]:
         """
         Return a function that charges *cost* to one key, as `acquire` does.
 
-        It is the path of nearly every request. So it builds nothing that nobody may ask
-        for, and does by hand what `settle` and `take` do for a key that is known and
-        was written for the same bucket. The tests hold it to them.
+        It is the path of nearly every request: it builds nothing that nobody may ask
+        for.
 
         Args:
             head: What the key begins with.
             principal_of: Tells what comes next, of the subject of a decision.
             tail: What the key ends with.
-            bucket: What the key is held to.
-            cost: Tokens to take.
+            kernel: Counts.
+            cost: Units to charge.
 
         Returns:
             A function of a subject.
+        """
+        if isinstance(kernel, Bucket) and kernel.scale:
+            return self._bucket_taker(head, principal_of, tail, kernel, cost)
+
+        def take_one(subject: _SubjectT) -> Taken:
+            key = f"{head}{principal_of(subject)}{tail}"
+            with self._lock:
+                now_us = self._now_ns() // _NS_PER_US
+                limited, state = self._take(key, now_us, kernel, cost)
+            return limited, shown(kernel, state, now_us), now_us, key
+
+        return take_one
+
+    def _take(
+        self, key: str, now_us: int, kernel: AnyKernel, cost: int
+    ) -> tuple[bool, State]:
+        shard = self._shard(key)
+        known = shard.read(key, now_us, kernel)
+        limited, state = kernel.take(known, now_us, cost)
+        if not limited:
+            self._write(shard, key, state, now_us, kernel)
+        return limited, state
+
+    def _bucket_taker(
+        self,
+        head: str,
+        principal_of: Callable[[_SubjectT], str],
+        tail: str,
+        bucket: Bucket,
+        cost: int,
+    ) -> Callable[[_SubjectT], Taken]:
+        """
+        Return what `taker` does, for a bucket, which nearly every key is held to.
+
+        It does by hand what `Bucket.take` does for a key that is known and was written
+        for the same bucket. The tests hold it to that.
         """
         now_ns, shards, count = self._now_ns, self._shards, len(self._shards)
         acquire, release = self._lock.acquire, self._lock.release
@@ -342,11 +314,11 @@ class MemoryStore:
                 now_us = now_ns() // _NS_PER_US
                 shard = shards[hash(key) % count]
                 value = shard.entries.get(key)
-                if value is not None:
+                if type(value) is int:
                     number = value & _NUMBER_MASK
                     now = now_us * scale
                     level = now - (value >> _NUMBER_BITS)
-                    if level >= 0 and shard.buckets[number] is bucket:
+                    if level >= 0 and shard.kernels[number] is bucket:
                         if level > full:  # noqa: PLR1730 - min() is a call
                             level = full
                         if level < price:
@@ -354,11 +326,8 @@ class MemoryStore:
                         level -= price
                         shard.entries[key] = (now - level) << _NUMBER_BITS | number
                         return False, level, now_us, key
-                known = shard.read(key, now_us, bucket)
-                limited, empty_at = take(known, now_us, bucket, cost)
-                if not limited:
-                    self._write(shard, key, empty_at, now_us, bucket)
-                return limited, now_us * scale - empty_at, now_us, key
+                limited, state = self._take(key, now_us, bucket, cost)
+                return limited, now_us * scale - state, now_us, key
             finally:
                 release()
 
@@ -368,17 +337,17 @@ class MemoryStore:
         return self._shards[hash(key) % len(self._shards)]
 
     def _write(
-        self, shard: _Shard, key: str, empty_at: int, now_us: int, bucket: Bucket
+        self, shard: _Shard, key: str, state: State, now_us: int, kernel: AnyKernel
     ) -> None:
         """Store *key*, making room for it first if it is new."""
         if key not in shard.entries:
-            if now_us * bucket.scale - empty_at >= bucket.full:
+            if kernel.whole_at(state) <= now_us:
                 return  # nothing was charged: as good as no entry
             self._sweep(now_us)
             if self._count >= self.max_keys:
                 self._evict(now_us)
             self._count += 1
-        shard.write(key, empty_at, bucket)
+        shard.write(key, state, kernel)
 
     def _sweep(self, now_us: int) -> None:
         """Drop full entries of the next shards, as far as new keys have paid for."""
@@ -393,7 +362,7 @@ class MemoryStore:
         self._next_shard = (self._next_shard + 1) % len(self._shards)
         return self._shards[self._next_shard]
 
-    def _drop_all_but(self, shard: _Shard, kept: list[tuple[str, int]]) -> None:
+    def _drop_all_but(self, shard: _Shard, kept: list[tuple[str, _Entry]]) -> None:
         dropped = len(shard.entries) - len(kept)
         if dropped:
             shard.keep(kept)

@@ -1,0 +1,321 @@
+"""
+Coalescing: the checks of one loop iteration go to the server together.
+
+How it keeps its promises:
+
+1. A check joins the batch that is open; the first one opens it and starts its deadline.
+   It is sent when the loop comes back to its tasks, so that one check alone waits for
+   nothing, and those of the same iteration are with it.
+2. There is no task while there is nothing to do. A task is started for a connection
+   that is free, and sends what is ready until nothing is. Two connections let client
+   and server work at the same time; a batch is kept small for the same reason.
+3. Whoever asks waits for a future of its own. To cancel it is to stop waiting: never
+   does it touch a batch, a connection, or anybody else. What is cancelled before it is
+   sent is not sent.
+4. A charge is sent once. If its fate is unknown, because the connection broke or the
+   deadline passed after sending, it fails; nobody sends it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
+from typing import Any, Protocol, TypeAlias
+
+from throttled_views.errors import StoreUnavailableError
+from throttled_views.stores.wire import Script, Spec, encoded_ops, script_of
+
+__all__ = ["Answer", "Asked", "Batch", "Command", "Courier", "Line"]
+
+_MOST_LIMITS = 32  # of a batch: the server decides them while the next is encoded
+
+Asked: TypeAlias = Sequence[tuple[bytes, Spec]]
+"""The limits of one request: a key and what it costs, for each."""
+
+Answer: TypeAlias = tuple[bool, int, list[Any]]
+"""Whether a request was admitted, the store's time, and its states before that."""
+
+
+class Line(Protocol):
+    """Something that takes commands to a server, one at a time."""
+
+    async def ask(self, *command: Any) -> Any:
+        """
+        Send a command and return its reply.
+
+        Raises:
+            StoreUnavailableError: There is none, or an error.
+            NoScript: The server does not know the script.
+        """
+        ...
+
+    async def hang_up(self) -> None:
+        """Close the connection, whatever is on its way; the next command opens one."""
+        ...
+
+
+class NoScriptError(Exception):
+    """The server does not know the script that it is to run."""
+
+
+class Call:
+    """Something to send, and all that wait for it."""
+
+    __slots__ = ("is_late", "task", "timer")
+
+    def __init__(self) -> None:
+        self.timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.is_late = False
+
+    async def send(self, line: Line) -> None:
+        """Ask the server, and tell those who wait."""
+        raise NotImplementedError
+
+    def is_wanted(self) -> bool:
+        """Tell whether anybody still waits."""
+        raise NotImplementedError
+
+    def fail(self, error: BaseException) -> None:
+        """Tell those who wait that there is no answer."""
+        raise NotImplementedError
+
+    def expire(self) -> None:
+        """Give up: the deadline is over."""
+        self.is_late = True
+        if self.task is not None:
+            self.task.cancel()
+        else:
+            self.fail(StoreUnavailableError("No connection was free in time"))
+
+
+class Command(Call):
+    """One command that nothing is added to, such as a refund."""
+
+    __slots__ = ("_ask", "_future")
+
+    def __init__(
+        self, ask: Callable[[Line], Awaitable[Any]], future: asyncio.Future[Any]
+    ) -> None:
+        super().__init__()
+        self._ask = ask
+        self._future = future
+
+    async def send(self, line: Line) -> None:
+        reply = await self._ask(line)
+        if not self._future.done():
+            self._future.set_result(reply)
+
+    def is_wanted(self) -> bool:
+        return not self._future.done()
+
+    def fail(self, error: BaseException) -> None:
+        _fail(self._future, error)
+
+
+class Batch(Call):
+    """Checks that are decided by one call of the script."""
+
+    __slots__ = ("_clock_us", "_looks_only", "_waiting", "size", "slot")
+
+    def __init__(
+        self, clock_us: Callable[[], int], slot: int, *, looks_only: bool = False
+    ) -> None:
+        super().__init__()
+        self.slot = slot
+        self._clock_us = clock_us
+        self._looks_only = looks_only
+        self._waiting: list[tuple[Asked, asyncio.Future[Answer]]] = []
+        self.size = 0
+
+    def add(self, asked: Asked, future: asyncio.Future[Answer]) -> None:
+        """Add a request; *future* gets its answer."""
+        self._waiting.append((asked, future))
+        self.size += len(asked)
+
+    def is_wanted(self) -> bool:
+        self._waiting = [each for each in self._waiting if not each[1].done()]
+        return bool(self._waiting)
+
+    async def send(self, line: Line) -> None:
+        keys, specs, ops = encoded_ops([asked for asked, _ in self._waiting])
+        script = script_of("acquire", frozenset(spec.kind for spec in specs))
+        raw = b"".join([spec.raw for spec in specs])
+        looks = int(self._looks_only)
+        reply = await run(line, script, keys, self._clock_us(), looks, raw, ops)
+        self._deliver(reply)
+
+    def _deliver(self, reply: list[Any]) -> None:
+        now_us, at = reply[0], 1
+        for asked, future in self._waiting:
+            verdict, states = reply[at], []
+            at += 1
+            for _, spec in asked:
+                after = at + spec.kind.width
+                states.append(spec.state(now_us, reply[at:after]))
+                at = after
+            if future.done():
+                continue
+            if verdict == 2:  # noqa: PLR2004 - see acquire.lua
+                future.set_exception(_unavailable(reply[-1]))
+            else:
+                future.set_result((verdict == 1, now_us, states))
+
+    def fail(self, error: BaseException) -> None:
+        for _, future in self._waiting:
+            _fail(future, error)
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(_unavailable(error))
+
+
+def _unavailable(reason: object) -> StoreUnavailableError:
+    """Return an error of its own for each who waits: a raised one keeps its way."""
+    text = reason.decode() if isinstance(reason, bytes) else str(reason)
+    error = StoreUnavailableError(text or repr(reason))
+    error.__cause__ = reason if isinstance(reason, BaseException) else None
+    return error
+
+
+async def run(
+    line: Line, script: Script, keys: Sequence[bytes], *arguments: object
+) -> Any:
+    """Run *script*; a server that does not know it gets the text, once."""
+    try:
+        return await line.ask("EVALSHA", script.digest, len(keys), *keys, *arguments)
+    except NoScriptError:
+        pass
+    try:
+        return await line.ask("EVAL", script.text, len(keys), *keys, *arguments)
+    except NoScriptError as error:
+        raise StoreUnavailableError(str(error)) from error
+
+
+class Courier:
+    """
+    Takes checks to one server, for one event loop.
+
+    Args:
+        open_line: Makes a line; nothing is opened yet.
+        lines: Lines to hold at most.
+        timeout: Seconds for a call, from its first check until it is answered.
+        clock_us: What a script is told of the time; 0 leaves it to the server.
+    """
+
+    def __init__(
+        self,
+        open_line: Callable[[], Line],
+        *,
+        lines: int,
+        timeout: float,
+        clock_us: Callable[[], int],
+    ) -> None:
+        self._free = [open_line() for _ in range(lines)]
+        self._lines = tuple(self._free)
+        self._timeout = timeout
+        self._clock_us = clock_us
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[int, Batch] = {}
+        self._ready: deque[Call] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def check(self, asked: Asked, slot: int = 0) -> asyncio.Future[Answer]:
+        """
+        Ask for one request; its limits are charged together, or not at all.
+
+        Args:
+            asked: The limits of the request.
+            slot: Where their keys are in a cluster; a batch is of one slot.
+        """
+        batch = self._open.get(slot)
+        if batch is None:
+            batch = self._open[slot] = Batch(self._clock_us, slot)
+            self._submit(batch)
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        batch.add(asked, future)
+        if batch.size >= _MOST_LIMITS:
+            del self._open[slot]
+        return future
+
+    async def look(self, asked: Asked) -> Answer:
+        """Ask as `check` does, and charge nothing."""
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        batch = Batch(self._clock_us, 0, looks_only=True)
+        batch.add(asked, future)
+        self._submit(batch)
+        return await future
+
+    async def command(self, ask: Callable[[Line], Awaitable[Any]]) -> Any:
+        """Let *ask* use a line on its own."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._submit(Command(ask, future))
+        return await future
+
+    def _submit(self, call: Call) -> None:
+        call.timer = self._loop.call_later(self._timeout, call.expire)
+        self._ready.append(call)
+        if self._free:
+            self._start()
+
+    def _start(self) -> None:
+        # In a context of its own: a request's variables are not to live on in it.
+        task = self._loop.create_task(
+            self._deliver_all(self._free.pop()), context=Context()
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _deliver_all(self, line: Line) -> None:
+        try:
+            while self._ready:
+                call = self._ready.popleft()
+                if isinstance(call, Batch) and self._open.get(call.slot) is call:
+                    del self._open[call.slot]
+                if self._ready and self._free:
+                    self._start()
+                if not call.is_late and call.is_wanted():
+                    await self._deliver(call, line)
+                if call.timer is not None:
+                    call.timer.cancel()
+        finally:
+            self._free.append(line)
+
+    async def _deliver(self, call: Call, line: Line) -> None:
+        task = call.task = asyncio.current_task()
+        try:
+            await call.send(line)
+        except asyncio.CancelledError as error:
+            await line.hang_up()
+            if not call.is_late:  # the loop ends, or we are closed
+                call.fail(error)
+                raise
+            assert task is not None  # noqa: S101 - for type checkers
+            task.uncancel()
+            call.fail(StoreUnavailableError("The deadline passed without an answer"))
+        except StoreUnavailableError as error:
+            call.fail(error)
+        except BaseException as error:
+            await line.hang_up()
+            call.fail(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            call.task = None
+
+    async def aclose(self) -> None:
+        """Give up what is under way, and close all lines."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for call in self._ready:
+            call.fail(StoreUnavailableError("The store was closed"))
+        self._ready.clear()
+        self._open.clear()
+        for line in self._lines:
+            with contextlib.suppress(Exception):
+                await line.hang_up()

@@ -1,0 +1,138 @@
+"""What a call to a store comes to, once it is known where its keys stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from throttled_views.algorithms.base import AnyKernel
+from throttled_views.algorithms.bucket import Bucket
+from throttled_views.algorithms.kernels import kernel_of
+from throttled_views.results import (
+    Charge,
+    Decision,
+    RateLimitResult,
+    Receipt,
+    result_of,
+)
+
+__all__ = ["Reader", "State", "Taken", "Verdict", "decide", "look", "shown", "told"]
+
+State: TypeAlias = Any  # what its kernel makes of it
+
+Reader: TypeAlias = Callable[[str, AnyKernel], State | None]
+"""Tells the settled state of a key, as a kernel has it; None if it has none."""
+
+
+Taken: TypeAlias = tuple[bool, State, int, str]
+"""
+What a decision on one key found, for whoever shows it later.
+
+Whether it is refused; where the key stands after it, as `shown`; the time of that in
+microseconds; and the key.
+"""
+
+
+def shown(kernel: AnyKernel, state: State, now_us: int) -> State:
+    """
+    Return where a key stands, as `Taken` has it.
+
+    Of a bucket it is what the bucket holds, in ticks: that is nearly what is shown. Of
+    all others it is the state.
+    """
+    return now_us * kernel.scale - state if isinstance(kernel, Bucket) else state
+
+
+def told(taken: Taken, kernel: AnyKernel, cost: int) -> Decision:
+    """Return *taken*, which *kernel* decided, in numbers."""
+    limited, standing, now_us, _ = taken
+    if isinstance(kernel, Bucket):
+        standing = now_us * kernel.scale - standing
+    return kernel.tell(limited, standing, now_us, cost)
+
+
+class Verdict(NamedTuple):
+    """
+    What a call comes to.
+
+    Attributes:
+        results: A result for each charge.
+        states: What to store; nothing, if the call is refused.
+    """
+
+    results: Sequence[RateLimitResult]
+    states: Mapping[str, tuple[State, AnyKernel]]
+
+
+def decide(charges: Sequence[Charge], read: Reader, now_us: int) -> Verdict:
+    """
+    Charge all of *charges*, or none if one of them is refused.
+
+    A key that is named twice is charged twice. If the call is refused, each key is told
+    as it stands.
+    """
+    staged: dict[str, tuple[State, AnyKernel]] = {}
+    decisions: list[Decision] = []
+    for charge in charges:
+        key, cost = charge.key, charge.cost
+        kernel = kernel_of(charge.quota, charge.algorithm)
+        known = _staged(staged[key], now_us, kernel) if key in staged else None
+        if key not in staged:
+            known = read(key, kernel)
+        limited, state = kernel.take(known, now_us, cost)
+        staged[key] = state, kernel
+        decisions.append(kernel.tell(limited, state, now_us, cost))
+    if any(decision.limited for decision in decisions):
+        return Verdict(_refusal(charges, decisions, read, now_us), {})
+    results = [
+        result_of(decision, receipts=(Receipt(charge, now_us),))
+        for decision, charge in zip(decisions, charges, strict=True)
+    ]
+    return Verdict(results, staged)
+
+
+def look(
+    charges: Sequence[Charge], read: Reader, now_us: int
+) -> Sequence[RateLimitResult]:
+    """Tell what each of *charges* would be answered on its own, and charge nothing."""
+    results: list[RateLimitResult] = []
+    for charge in charges:
+        kernel = kernel_of(charge.quota, charge.algorithm)
+        known = read(charge.key, kernel)
+        limited, _ = kernel.take(known, now_us, charge.cost)
+        state = kernel.settle(known, now_us)
+        results.append(result_of(kernel.tell(limited, state, now_us, charge.cost)))
+    return results
+
+
+def _staged(
+    written: tuple[State, AnyKernel], now_us: int, kernel: AnyKernel
+) -> State | None:
+    state, written_for = written
+    if type(written_for) is not type(kernel):
+        return None
+    return kernel.rebase(state, now_us, written_for)
+
+
+def _refusal(
+    charges: Sequence[Charge],
+    decisions: Sequence[Decision],
+    read: Reader,
+    now_us: int,
+) -> Sequence[RateLimitResult]:
+    """
+    Return what each of *charges* is told when one of *decisions* refuses them all.
+
+    The wait of one that refuses is for all that the call would charge to its key.
+    """
+    price: dict[str, int] = {}
+    for charge in charges:
+        price[charge.key] = price.get(charge.key, 0) + charge.cost
+    results: list[RateLimitResult] = []
+    for charge, (limited, *_) in zip(charges, decisions, strict=True):
+        kernel = kernel_of(charge.quota, charge.algorithm)
+        state = kernel.settle(read(charge.key, kernel), now_us)
+        results.append(
+            result_of(kernel.tell(limited, state, now_us, price[charge.key]))
+        )
+    return results

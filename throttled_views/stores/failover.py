@@ -1,0 +1,190 @@
+"""
+What decides while a store cannot: the failure policy, and when to ask the store again.
+
+How it keeps its promises:
+
+1. Either the store decides a call or the policy does, never both and never neither: a
+   call that the store did not answer is not asked again.
+2. From its first failure on the store is *down*. One call a second is still sent, as a
+   probe; the others do not wait for it. The first that it answers puts it up again.
+3. Each change is logged once, and told to whoever listens.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from typing import TypeAlias
+
+from throttled_views.algorithms.kernels import kernel_of
+from throttled_views.errors import StoreUnavailableError
+from throttled_views.results import (
+    Charge,
+    OnStoreError,
+    RateLimitResult,
+    Receipt,
+    result_of,
+)
+from throttled_views.stores.base import Store
+from throttled_views.stores.memory import MemoryStore
+
+__all__ = ["Failover", "StoreListener"]
+
+_logger = logging.getLogger("throttled_views")
+
+_PROBE_EVERY_S = 1.0
+_MOST_LOCAL_KEYS = 100_000
+
+StoreListener: TypeAlias = Callable[[StoreUnavailableError | None], None]
+"""Is told when a store goes down, and why; or, with None, that it is up again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalReceipt(Receipt):
+    """A receipt of what this process charged while the store was down."""
+
+
+class Failover:
+    """
+    A store, and what decides while it cannot.
+
+    Args:
+        store: The store.
+        policy: What to do with a charge that does not say so itself: ``"local"``
+            counts in this process, by the same quotas; ``"deny"`` raises; ``"allow"``
+            admits, and tells of a key that nothing was charged to.
+        on_change: Is told when *store* goes down or up.
+        clock: Seconds, for tests; the monotonic clock unless given.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        policy: OnStoreError,
+        on_change: StoreListener,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._policy = policy
+        self._on_change = on_change
+        self._clock = clock
+        self._local = MemoryStore(max_keys=_MOST_LOCAL_KEYS)
+        self._error: StoreUnavailableError | None = None
+        self._probe_at = 0.0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the store answered last time."""
+        return self._error is None
+
+    def failed(self, error: StoreUnavailableError) -> None:
+        """Note that the store did not answer."""
+        self._probe_at = self._clock() + _PROBE_EVERY_S
+        if self._error is None:
+            self._error = error
+            _logger.warning("The store is unavailable, its policy decides: %s", error)
+            self._on_change(error)
+
+    def succeeded(self) -> None:
+        """Note that the store answered."""
+        if self._error is not None:
+            self._error = None
+            _logger.warning("The store is available again, and decides")
+            self._on_change(None)
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
+        """
+        Charge all of *charges*, or none; see `Store.acquire`.
+
+        Raises:
+            StoreUnavailableError: The store is down, and a charge is to be denied then.
+        """
+        if self._is_asked():
+            try:
+                results = await self._store.acquire(charges)
+            except StoreUnavailableError as error:
+                self.failed(error)
+            else:
+                self.succeeded()
+                return results
+        return await self._by_policy(charges, self._local.acquire)
+
+    async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
+        """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
+        if self._is_asked():
+            try:
+                results = await self._store.peek(charges)
+            except StoreUnavailableError as error:
+                self.failed(error)
+            else:
+                self.succeeded()
+                return results
+        return await self._by_policy(charges, self._local.peek)
+
+    async def refund(self, receipts: Sequence[Receipt], /) -> None:
+        """Give charges back to what was charged; the store, if it is up."""
+        is_local = [isinstance(each, _LocalReceipt) for each in receipts]
+        await self._local.refund(list(compress(receipts, is_local)))
+        others = list(compress(receipts, [not each for each in is_local]))
+        if others and self._is_asked():
+            try:
+                await self._store.refund(others)
+            except StoreUnavailableError as error:
+                self.failed(error)
+            else:
+                self.succeeded()
+
+    async def reset(self, keys: Sequence[str], /) -> None:
+        """
+        Forget *keys*, here and in the store.
+
+        Raises:
+            StoreUnavailableError: The store could not be asked.
+        """
+        await self._local.reset(keys)
+        await self._store.reset(keys)
+
+    async def aclose(self) -> None:
+        """Close the store; see `Store.aclose`."""
+        await self._store.aclose()
+
+    def _is_asked(self) -> bool:
+        """Tell whether to ask the store: if it is up, or it is time for a probe."""
+        if self._error is None:
+            return True
+        now = self._clock()
+        if now < self._probe_at:
+            return False
+        self._probe_at = now + _PROBE_EVERY_S
+        return True
+
+    async def _by_policy(
+        self,
+        charges: Sequence[Charge],
+        ask_local: Callable[..., Awaitable[Sequence[RateLimitResult]]],
+    ) -> Sequence[RateLimitResult]:
+        policies = [each.on_store_error or self._policy for each in charges]
+        if "deny" in policies:
+            msg = "The store is unavailable, and a limit is to deny then"
+            raise StoreUnavailableError(msg) from self._error
+        is_local = [each == "local" for each in policies]
+        local = iter(await ask_local(list(compress(charges, is_local))))
+        return [
+            _marked(next(local)) if here else _untouched(charge)
+            for here, charge in zip(is_local, charges, strict=True)
+        ]
+
+
+def _marked(result: RateLimitResult) -> RateLimitResult:
+    receipts = tuple(_LocalReceipt(each.charge, each.at_us) for each in result.receipts)
+    return replace(result, receipts=receipts)
+
+
+def _untouched(charge: Charge) -> RateLimitResult:
+    """Return what a request is told whose limit nobody decides."""
+    kernel = kernel_of(charge.quota, charge.algorithm)
+    return result_of(kernel.tell(False, kernel.settle(None, 0), 0, 0))  # noqa: FBT003

@@ -1,0 +1,80 @@
+-- Decide a batch of requests: each is charged all of its limits, or none of them.
+--
+-- KEYS     the distinct keys of the batch
+-- ARGV[1]  the clock in microseconds; 0 asks the server's
+-- ARGV[2]  1 to look only: nothing is charged
+-- ARGV[3]  specs: nine doubles each, as the kind that comes first has them
+-- ARGV[4]  for each request the number of its limits, then for each of them the number
+--          of its key and of its spec, from 0: unsigned shorts
+--
+-- Returns the clock; then for each request 1 if it was admitted, 0 if not, 2 if it could
+-- not be stored, and for each of its limits what the kind answers, before the charge.
+local now, look, spare_ms = tonumber(ARGV[1]), ARGV[2] == '1', 60000
+if now == 0 then
+  local time = redis.call('TIME')
+  now, spare_ms = time[1] * 1000000 + time[2], 1
+end
+local S = { struct.unpack('<' .. string.rep('d', #ARGV[3] / 8), ARGV[3]) }
+local total = #ARGV[4] / 2
+local ops = { struct.unpack('<' .. string.rep('H', total), ARGV[4]) }
+local values = redis.call('MGET', unpack(KEYS))
+local states, kind_of, dirty = {}, {}, {}
+local out, o, at = { now }, 2, 1
+
+while at <= total do
+  local last, verdict, admitted = at + 2 * ops[at], o, 1
+  o = o + 1
+  for i = at + 1, last, 2 do
+    local k, s = ops[i] + 1, ops[i + 1] * 9 + 1
+    local number = S[s]
+    local kind, state = kinds[number], states[k]
+    if not state then
+      state = values[k] and kind.parse(values[k]) or nil
+    elseif kind_of[k] ~= number then
+      state = nil -- by another algorithm: it begins anew
+    end
+    state = kind.settle(state, now, s, S)
+    states[k], kind_of[k] = state, number
+    if state.dirty then dirty[k] = true end
+    if not kind.has_room(state, now, s, S) then admitted = 0 end
+    o = kind.answer(state, now, s, S, out, o)
+  end
+  out[verdict] = admitted
+  if admitted == 1 and not look then
+    for i = at + 1, last, 2 do
+      local k, s = ops[i] + 1, ops[i + 1] * 9 + 1
+      kinds[S[s]].charge(states[k], now, s, S)
+      dirty[k] = true
+    end
+  end
+  at = last + 1
+end
+if look then return out end
+
+local failed
+for k in pairs(dirty) do
+  local value, whole_at = kinds[kind_of[k]].value(states[k])
+  if whole_at > now then
+    local stored = redis.pcall('SET', KEYS[k], value, 'PX',
+      math.floor((whole_at - now) / 1000) + spare_ms)
+    if stored.err then
+      failed = failed or {}
+      failed[k] = true
+    end
+  end
+end
+if not failed then return out end
+
+-- Some could not be stored: those who were charged by them were not.
+at, o = 1, 2
+local width = { [0] = 2, 2, 3, 4 }
+while at <= total do
+  local last, verdict = at + 2 * ops[at], o
+  o = o + 1
+  for i = at + 1, last, 2 do
+    if failed[ops[i] + 1] and out[verdict] == 1 then out[verdict] = 2 end
+    o = o + width[S[ops[i + 1] * 9 + 1]]
+  end
+  at = last + 1
+end
+return out

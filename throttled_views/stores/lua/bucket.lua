@@ -1,0 +1,110 @@
+-- The token bucket, as algorithms/bucket.py has it, name by name.
+--
+-- A state is the instant at which the bucket was empty: `us` microseconds and `part` of
+-- `scale` parts of one, beside the numbers it was written for.
+--
+-- Numbers of a spec, from `s`: 0 | 1 scale | 2 token | 3 capacity | 4, 5 time to full:
+-- microseconds, rounded up, and the parts above | 6, 7 what the request costs: whole
+-- microseconds and parts | 8 the same in tokens.
+kinds[0] = {
+  parse = function(value)
+    if #value ~= 41 or value:byte() ~= 98 then return nil end -- b
+    local us, part, scale, token, capacity = struct.unpack('<ddddd', value, 2)
+    return { us = us, part = part, scale = scale, token = token, capacity = capacity }
+  end,
+
+  -- Tell whether the bucket was full at `now` under the quota it was written for.
+  is_whole = function(state, now)
+    local us, part = muldiv(state.capacity, state.token, state.scale)
+    local spare = now - state.us - us
+    return spare * state.scale >= state.part + part
+  end,
+
+  -- Carry `state` over to another quota. What it holds stays, in whole tokens.
+  rebase = function(state, now, s, S)
+    if state.scale == S[s + 1] and state.token == S[s + 2] then return end
+    local tokens, rest = 0, 0
+    if state.us < now then
+      tokens, rest = muldiv(now - state.us, state.scale, state.token)
+      if rest < state.part then
+        tokens = tokens - math.ceil((state.part - rest) / state.token)
+      end
+    end
+    local us, part = muldiv(math.max(tokens, 0), S[s + 2], S[s + 1])
+    state.us, state.part = now - us, 0
+    if part > 0 then
+      state.us, state.part = state.us - 1, S[s + 1] - part
+    end
+  end,
+
+  -- Bring `state` to where it can be at `now`; nil is a full bucket.
+  settle = function(state, now, s, S)
+    local oldest, parts = now - S[s + 4], S[s + 5]
+    if state and (state.scale ~= S[s + 1] or state.token ~= S[s + 2]
+        or state.capacity ~= S[s + 3]) then
+      if kinds[0].is_whole(state, now) then
+        state = nil
+      else
+        kinds[0].rebase(state, now, s, S)
+        state.scale, state.token, state.capacity = S[s + 1], S[s + 2], S[s + 3]
+      end
+    end
+    if not state then
+      return { us = oldest, part = parts, scale = S[s + 1], token = S[s + 2],
+        capacity = S[s + 3] }
+    end
+    local us, part = state.us, state.part
+    if us < oldest or (us == oldest and part < parts) then
+      state.us, state.part = oldest, parts
+    elseif us > now or (us == now and part > 0) then
+      state.us, state.part, state.dirty = now, 0, true
+    end
+    return state
+  end,
+
+  -- Tell whether a settled bucket holds what the request costs.
+  has_room = function(state, now, s, S)
+    local us, part = state.us + S[s + 6], state.part + S[s + 7]
+    if part >= state.scale then us, part = us + 1, part - state.scale end
+    return us < now or (us == now and part == 0)
+  end,
+
+  charge = function(state, now, s, S)
+    state.us, state.part = state.us + S[s + 6], state.part + S[s + 7]
+    if state.part >= state.scale then
+      state.us, state.part = state.us + 1, state.part - state.scale
+    end
+  end,
+
+  -- Let the spec be of the quota that `state` was written for.
+  adopt = function(state, s, S)
+    local us, part = muldiv(state.capacity, state.token, state.scale)
+    S[s + 4], S[s + 5] = us, 0
+    if part > 0 then S[s + 4], S[s + 5] = us + 1, state.scale - part end
+    if state.scale ~= S[s + 1] or state.token ~= S[s + 2] then
+      S[s + 6], S[s + 7] = muldiv(S[s + 8], state.token, state.scale)
+    end
+    S[s + 1], S[s + 2], S[s + 3] = state.scale, state.token, state.capacity
+  end,
+
+  refund = function(state, now, s, S, at)
+    state.us, state.part = state.us - S[s + 6], state.part - S[s + 7]
+    if state.part < 0 then
+      state.us, state.part = state.us - 1, state.part + state.scale
+    end
+  end,
+
+  -- Append what tells where the key stands: time since empty, and parts less.
+  answer = function(state, now, s, S, out, o)
+    out[o], out[o + 1] = now - state.us, state.part
+    return o + 2
+  end,
+
+  -- Return the value to store, and when it is as good as none, rounded up.
+  value = function(state)
+    local us, part = muldiv(state.capacity, state.token, state.scale)
+    local whole_at = state.us + us + math.ceil((state.part + part) / state.scale)
+    return struct.pack('<Bddddd', 98, state.us, state.part, state.scale, state.token,
+      state.capacity), whole_at
+  end,
+}

@@ -1,0 +1,57 @@
+-- The fixed window, as algorithms/windows.py has it, name by name.
+--
+-- Numbers of a spec, from `s`: 1 | 1 capacity | 2 period | 3 what the request costs.
+kinds[1] = {
+  parse = function(value)
+    if #value ~= 25 or value:byte() ~= 102 then return nil end -- f
+    local start, used, period = struct.unpack('<ddd', value, 2)
+    return { start = start, used = used, period = period }
+  end,
+
+  settle = function(state, now, s, S)
+    local period = S[s + 2]
+    local start = now - now % period
+    if state and state.period ~= period then
+      -- Of another period: what counts in its window still counts in this one.
+      if state.start + state.period <= now then
+        state = nil
+      else
+        state.start, state.period = start, period
+      end
+    end
+    if not state or state.start < start then
+      return { start = start, used = 0, period = period }
+    end
+    if state.start > start then state.start, state.dirty = start, true end
+    return state
+  end,
+
+  has_room = function(state, now, s, S)
+    return state.used + S[s + 3] <= S[s + 1]
+  end,
+
+  charge = function(state, now, s, S)
+    state.used = state.used + S[s + 3]
+  end,
+
+  -- Let the spec be of the quota that `state` was written for.
+  adopt = function(state, s, S)
+    S[s + 2] = state.period
+  end,
+
+  refund = function(state, now, s, S, at)
+    if at >= state.start and at < state.start + state.period then
+      state.used = math.max(0, state.used - S[s + 3])
+    end
+  end,
+
+  answer = function(state, now, s, S, out, o)
+    out[o], out[o + 1] = now - state.start, state.used
+    return o + 2
+  end,
+
+  value = function(state)
+    return struct.pack('<Bddd', 102, state.start, state.used, state.period),
+      state.used > 0 and state.start + state.period or 0
+  end,
+}

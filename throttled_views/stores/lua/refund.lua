@@ -1,0 +1,31 @@
+-- Give charges back, each to its key, as far as the key still counts it.
+--
+-- KEYS     the keys, one for each charge
+-- ARGV[1]  the clock in microseconds; 0 asks the server's
+-- ARGV[2]  specs: nine doubles for each charge
+-- ARGV[3]  when each was charged, in microseconds: doubles
+local now, spare_ms = tonumber(ARGV[1]), 60000
+if now == 0 then
+  local time = redis.call('TIME')
+  now, spare_ms = time[1] * 1000000 + time[2], 1
+end
+local S = { struct.unpack('<' .. string.rep('d', #ARGV[2] / 8), ARGV[2]) }
+for i = 1, #KEYS do
+  local s = (i - 1) * 9 + 1
+  local kind = kinds[S[s]]
+  local stored = redis.call('GET', KEYS[i])
+  local state = stored and kind.parse(stored)
+  if state then
+    kind.adopt(state, s, S)
+    state = kind.settle(state, now, s, S)
+    kind.refund(state, now, s, S, (struct.unpack('<d', ARGV[3], i * 8 - 7)))
+    state = kind.settle(state, now, s, S) -- never above full
+    local value, whole_at = kind.value(state)
+    if whole_at > now then
+      redis.call('SET', KEYS[i], value, 'PX',
+        math.floor((whole_at - now) / 1000) + spare_ms)
+    else
+      redis.call('DEL', KEYS[i])
+    end
+  end
+end

@@ -1,0 +1,75 @@
+-- The sliding window of two counters, as algorithms/windows.py has it, name by name.
+--
+-- Numbers of a spec, from `s`: 2 | 1 capacity | 2 period | 3 what the request costs.
+kinds[2] = {
+  parse = function(value)
+    if #value ~= 33 or value:byte() ~= 115 then return nil end -- s
+    local start, used, before, period = struct.unpack('<dddd', value, 2)
+    return { start = start, used = used, before = before, period = period }
+  end,
+
+  -- Move `state` to the window of `now`, by its own period.
+  roll = function(state, now)
+    local period = state.period
+    local start = now - now % period
+    if state.start > start then
+      state.start, state.dirty = start, true
+    elseif state.start < start then
+      state.before = state.start == start - period and state.used or 0
+      state.start, state.used = start, 0
+    end
+  end,
+
+  settle = function(state, now, s, S)
+    local period = S[s + 2]
+    if not state then
+      return { start = now - now % period, used = 0, before = 0, period = period }
+    end
+    kinds[2].roll(state, now)
+    if state.period ~= period then
+      -- Of another period: what counts now, rounded up, counts in this window.
+      local share, rest = muldiv(state.before, state.period - (now - state.start),
+        state.period)
+      if rest > 0 then share = share + 1 end
+      state.start, state.period = now - now % period, period
+      state.used, state.before = math.min(state.used + share, 1099511627775), 0
+    end
+    return state
+  end,
+
+  has_room = function(state, now, s, S)
+    local room = S[s + 1] - state.used - S[s + 3]
+    if room < 0 or state.before == 0 then return room >= 0 end
+    local period = state.period
+    local share, rest = muldiv(state.before, period - (now - state.start), period)
+    return share < room or (share == room and rest == 0)
+  end,
+
+  charge = function(state, now, s, S)
+    state.used = state.used + S[s + 3]
+  end,
+
+  -- Let the spec be of the quota that `state` was written for.
+  adopt = function(state, s, S)
+    S[s + 2] = state.period
+  end,
+
+  refund = function(state, now, s, S, at)
+    if at >= state.start and at < state.start + state.period then
+      state.used = math.max(0, state.used - S[s + 3])
+    elseif at < state.start and at >= state.start - state.period then
+      state.before = math.max(0, state.before - S[s + 3])
+    end
+  end,
+
+  answer = function(state, now, s, S, out, o)
+    out[o], out[o + 1], out[o + 2] = now - state.start, state.used, state.before
+    return o + 3
+  end,
+
+  value = function(state)
+    local windows = state.used > 0 and 2 or state.before > 0 and 1 or 0
+    return struct.pack('<Bdddd', 115, state.start, state.used, state.before,
+      state.period), windows > 0 and state.start + windows * state.period or 0
+  end,
+}

@@ -1,0 +1,369 @@
+"""
+The Redis store: a script in the server makes each decision, by the server's clock.
+
+Rules of this file:
+
+1. Python sends numbers and reads numbers. It never reads a key, thinks, and writes the
+   key back.
+2. The only clock is the server's, so that all workers agree.
+3. A charge is never sent twice, unless the server said that it did not execute it. The
+   retries of redis-py are not used for charges.
+
+It needs the extra ``redis``, and Redis 6.2 or Valkey 7.2, or newer ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+
+from redis.asyncio import Redis, RedisCluster
+
+from throttled_views.algorithms.base import AnyKernel
+from throttled_views.algorithms.kernels import kernel_of
+from throttled_views.errors import ConfigurationError
+from throttled_views.results import Charge, RateLimitResult, Receipt
+from throttled_views.stores.base import Clock
+from throttled_views.stores.courier import Asked, Courier, Line, run
+from throttled_views.stores.deciding import State, Taken, decide, look, shown
+from throttled_views.stores.denials import Denials
+from throttled_views.stores.lines import ClusterLine, ConnectionLine
+from throttled_views.stores.wire import Script, Spec, script_of, spec_of
+
+__all__ = ["RedisStore"]
+
+_Client: TypeAlias = "Redis | RedisCluster"
+_SubjectT = TypeVar("_SubjectT")
+
+_LINES = 2  # connections: client and server work at the same time
+_CLUSTER_LINES = 8  # of a cluster's client, which has its own connections
+_TIME_OF_THE_SERVER = 0
+
+
+class _Home(NamedTuple):
+    """What a store has in one event loop."""
+
+    client: _Client
+    is_ours: bool
+    courier: Courier
+
+    def slot_of(self, key: str) -> int:
+        """Return where *key* is in a cluster; all is in one place elsewhere."""
+        client = self.client
+        return client.keyslot(key) if isinstance(client, RedisCluster) else 0
+
+    async def aclose(self) -> None:
+        await self.courier.aclose()
+        if self.is_ours:
+            await self.client.aclose()
+
+
+class RedisStore:
+    """
+    Keep keys in Redis or Valkey, one server, a Sentinel's or a cluster.
+
+    The checks of one iteration of the event loop are one call of a script. Each loop
+    has connections of its own, two, beside those of the client's pool.
+
+    Args:
+        client: A URL (``redis://``, ``rediss://``, ``unix://``), or a function without
+            parameters that makes a client, to serve any number of event loops; or a
+            client of `redis.asyncio` of your own, of which a cluster's serves its own
+            event loop only. What the store did not open it does not close.
+        timeout: Seconds that a check may take, with all waiting, before the store
+            counts as unavailable.
+        clock: Clock to use instead of the server's, in microseconds, for tests. Keys
+            then live a minute longer than they need to.
+
+    Raises:
+        ConfigurationError: *client* is none, or *timeout* is not above 0.
+    """
+
+    def __init__(
+        self,
+        client: str | _Client | Callable[[], _Client],
+        *,
+        timeout: float = 0.25,
+        clock: Clock | None = None,
+    ) -> None:
+        self._make_client, self._is_ours = _maker(client)
+        if not timeout > 0:
+            msg = f"timeout={timeout!r} is not above 0. Write seconds, such as 0.25"
+            raise ConfigurationError(msg)
+        self._timeout = timeout
+        self._clock_us: Clock = clock or (lambda: _TIME_OF_THE_SERVER)
+        self._homes: dict[asyncio.AbstractEventLoop, _Home] = {}
+        self._denials = Denials(clock)
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
+        """
+        Charge all of *charges*, or none; see `Store.acquire`.
+
+        In a cluster this holds for keys of one slot, such as all of one client. Charges
+        to several slots are made one after the other, and given back if a later one is
+        refused.
+        """
+        if any(_is_hopeless(*each) for each in _prices(charges).items()):
+            now_us, states = await self._states(charges)
+            return decide(charges, _reader(states), now_us).results
+        results: dict[int, RateLimitResult] = {}
+        for group in _groups(charges, self._home().slot_of):
+            some = [charges[index] for index in group]
+            results |= zip(group, await self._acquire_together(some), strict=True)
+            if any(results[index].limited for index in group):
+                return await self._refusal(charges, results, group)
+        return [results[index] for index in range(len(charges))]
+
+    async def _refusal(
+        self,
+        charges: Sequence[Charge],
+        results: Mapping[int, RateLimitResult],
+        refused: Sequence[int],
+    ) -> Sequence[RateLimitResult]:
+        """Give back what other slots than the last were charged, and tell of them."""
+        others = [index for index in range(len(charges)) if index not in refused]
+        if not others:
+            return [results[index] for index in refused]
+        await self.refund(
+            [
+                each
+                for index in others
+                if index in results
+                for each in results[index].receipts
+            ]
+        )
+        looks = await self.peek([charges[index] for index in others])
+        told = {
+            **dict(zip(others, looks, strict=True)),
+            **{index: results[index] for index in refused},
+        }
+        return [told[index] for index in range(len(charges))]
+
+    async def _acquire_together(
+        self, charges: Sequence[Charge]
+    ) -> Sequence[RateLimitResult]:
+        """Charge keys of one slot, each held to one quota."""
+        prices = _prices(charges)
+        if (known := self._denials.verdict(charges, prices)) is not None:
+            return known
+        home, begun = self._home(), self._denials.begin()
+        asked = _asked(prices)
+        slot = home.slot_of(charges[0].key)
+        admitted, now_us, found = await home.courier.check(asked, slot)
+        states = dict(zip(prices, found, strict=True))
+        if not admitted:
+            self._denials.note(prices, states, now_us, begun)
+        return decide(charges, _reader(states), now_us).results
+
+    async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
+        """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
+        now_us, states = await self._states(charges)
+        return look(charges, _reader(states), now_us)
+
+    async def _states(
+        self, charges: Sequence[Charge]
+    ) -> tuple[int, Mapping[tuple[str, AnyKernel], State]]:
+        """Return where the keys of *charges* stand, and when that was."""
+        now_us, home = 0, self._home()
+        states: dict[tuple[str, AnyKernel], State] = {}
+        for group in _groups(charges, home.slot_of):
+            prices = {
+                pair: 0 if _is_hopeless(pair, price) else price
+                for pair, price in _prices([charges[i] for i in group]).items()
+                if pair[1].capacity
+            }
+            if prices:
+                _, now_us, found = await home.courier.look(_asked(prices))
+                states |= zip(prices, found, strict=True)
+        return now_us, states
+
+    async def refund(self, receipts: Sequence[Receipt], /) -> None:
+        """Give charges back; see `Store.refund`."""
+        home = self._home()
+        for group in _slots([each.charge.key for each in receipts], home.slot_of):
+            some = [receipts[index] for index in group]
+            specs = [_spec_of_charge(each.charge) for each in some]
+            keys = [each.charge.key.encode() for each in some]
+            script = script_of("refund", frozenset(spec.kind for spec in specs))
+            raw = b"".join(spec.raw for spec in specs)
+            times = struct.pack(f"<{len(some)}d", *(each.at_us for each in some))
+            await home.courier.command(
+                partial(_refund, script, keys, self._clock_us, raw, times)
+            )
+        self._denials.forget(each.charge.key for each in receipts)
+
+    async def reset(self, keys: Sequence[str], /) -> None:
+        """Forget *keys*; see `Store.reset`."""
+        home = self._home()
+        for group in _slots(keys, home.slot_of):
+            some = [keys[index].encode() for index in group]
+            await home.courier.command(partial(_unlink, some))
+        self._denials.forget(keys)
+
+    async def aclose(self) -> None:
+        """
+        Close what this store opened for the running event loop. May be called twice.
+
+        Whoever uses it after that opens it again.
+        """
+        home = self._homes.pop(asyncio.get_running_loop(), None)
+        if home is not None:
+            await home.aclose()
+
+    def taker(
+        self,
+        head: str,
+        principal_of: Callable[[_SubjectT], str],
+        tail: str,
+        kernel: AnyKernel,
+        cost: int,
+    ) -> Callable[[_SubjectT], Taken | Coroutine[Any, Any, Taken]]:
+        """
+        Return a function that charges *cost* to one key, as `acquire` does.
+
+        See `MemoryStore.taker`. Where the answer has to be waited for, the function
+        returns what is to be awaited.
+        """
+        spec = spec_of(kernel, cost)
+        denials = self._denials
+
+        def take(subject: _SubjectT) -> Taken | Coroutine[Any, Any, Taken]:
+            key = f"{head}{principal_of(subject)}{tail}"
+            if key in denials:
+                denied = denials.standing(key, spec)
+                if denied is not None:
+                    state, now_us = denied
+                    return True, shown(kernel, state, now_us), now_us, key
+            return self._take(key, spec)
+
+        return take
+
+    async def _take(self, key: str, spec: Spec) -> Taken:
+        home, begun, kernel = self._home(), self._denials.begin(), spec.kernel
+        asked = ((key.encode(), spec),)
+        admitted, now_us, (state,) = await home.courier.check(asked, home.slot_of(key))
+        if admitted:
+            _, state = kernel.take(state, now_us, spec.cost)
+        else:
+            pair = key, kernel
+            self._denials.note({pair: spec.cost}, {pair: state}, now_us, begun)
+        return not admitted, shown(kernel, state, now_us), now_us, key
+
+    def _home(self) -> _Home:
+        loop = asyncio.get_running_loop()
+        home = self._homes.get(loop)
+        return self._moved_in(loop) if home is None else home
+
+    def _moved_in(self, loop: asyncio.AbstractEventLoop) -> _Home:
+        for other in [each for each in self._homes if each.is_closed()]:
+            del self._homes[other]  # nothing can be closed any more there
+        client = self._make_client()
+        line: Callable[[], Line]
+        if isinstance(client, RedisCluster):
+            line, lines = partial(ClusterLine, client), _CLUSTER_LINES
+        else:
+            line, lines = partial(ConnectionLine, client.connection_pool), _LINES
+        courier = Courier(
+            line, lines=lines, timeout=self._timeout, clock_us=self._clock_us
+        )
+        home = self._homes[loop] = _Home(client, self._is_ours, courier)
+        return home
+
+
+def _maker(client: Any) -> tuple[Callable[[], _Client], bool]:
+    """Return what gives a client for an event loop, and whether it is ours to close."""
+    if isinstance(client, str):
+        try:
+            _ = Redis.from_url(client)
+        except ValueError as error:
+            msg = f"{client!r} is no URL: {error}. Write 'redis://localhost:6379/0'"
+            raise ConfigurationError(msg) from None
+        return partial(Redis.from_url, client), True
+    if isinstance(client, (Redis, RedisCluster)):
+        return lambda: client, False
+    if callable(client) and not isinstance(client, type):
+        return cast("Callable[[], _Client]", client), True
+    msg = (
+        f"{client!r} is no client of redis.asyncio. Write "
+        "RedisStore('redis://localhost:6379/0')"
+    )
+    raise ConfigurationError(msg)
+
+
+def _prices(charges: Sequence[Charge]) -> dict[tuple[str, AnyKernel], int]:
+    """Return what *charges* come to, for each key and the kernel that counts it."""
+    prices: dict[tuple[str, AnyKernel], int] = {}
+    for charge in charges:
+        pair = charge.key, kernel_of(charge.quota, charge.algorithm)
+        prices[pair] = prices.get(pair, 0) + charge.cost
+    return prices
+
+
+def _is_hopeless(pair: tuple[str, AnyKernel], price: int) -> bool:
+    """Tell whether there can never be room for *price*, so that none is asked for."""
+    _, kernel = pair
+    return price > kernel.capacity or not kernel.capacity
+
+
+def _asked(prices: Mapping[tuple[str, AnyKernel], int]) -> Asked:
+    return [
+        (key.encode(), spec_of(kernel, price))
+        for (key, kernel), price in prices.items()
+    ]
+
+
+def _spec_of_charge(charge: Charge) -> Spec:
+    return spec_of(kernel_of(charge.quota, charge.algorithm), charge.cost)
+
+
+def _reader(
+    states: Mapping[tuple[str, AnyKernel], State],
+) -> Callable[[str, AnyKernel], State | None]:
+    return lambda key, kernel: states.get((key, kernel))
+
+
+def _slots(keys: Sequence[str], slot_of: Callable[[str], int]) -> list[list[int]]:
+    """Return the indices of *keys*, those of one slot together."""
+    groups: dict[int, list[int]] = {}
+    for index, key in enumerate(keys):
+        groups.setdefault(slot_of(key), []).append(index)
+    return list(groups.values())
+
+
+def _groups(
+    charges: Sequence[Charge], slot_of: Callable[[str], int]
+) -> list[list[int]]:
+    """
+    Return the indices of *charges* that can be decided together.
+
+    They are of one slot, and no key is held to two quotas among them.
+    """
+    groups: list[tuple[int, dict[str, AnyKernel], list[int]]] = []
+    for index, charge in enumerate(charges):
+        key, kernel = charge.key, kernel_of(charge.quota, charge.algorithm)
+        slot = slot_of(key)
+        for of_slot, held, members in groups:
+            if of_slot == slot and held.setdefault(key, kernel) is kernel:
+                members.append(index)
+                break
+        else:
+            groups.append((slot, {key: kernel}, [index]))
+    return [members for *_, members in groups]
+
+
+async def _refund(
+    script: Script,
+    keys: Sequence[bytes],
+    clock_us: Clock,
+    raw: bytes,
+    times: bytes,
+    line: Line,
+) -> None:
+    await run(line, script, keys, clock_us(), raw, times)
+
+
+async def _unlink(keys: Sequence[bytes], line: Line) -> None:
+    await line.ask("UNLINK", *keys)

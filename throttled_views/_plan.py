@@ -42,8 +42,8 @@ class Plan:
 
     Attributes:
         quick: Decides as `decide` does, at less cost. None where that is not
-            possible: it takes one limit, whose numbers are known beforehand, in a store of
-            ours, by a key that the scope gives.
+            possible: it takes one limit, whose numbers are known beforehand, a store
+            of ours, and a key that the scope gives.
     """
 
     __slots__ = ("_machinery", "_throttleds", "quick")

@@ -28,7 +28,17 @@ from typing import Any, Protocol, TypeAlias
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.stores.wire import Script, Spec, encoded_ops, script_of
 
-__all__ = ["Answer", "Asked", "Batch", "Command", "Courier", "Line"]
+__all__ = [
+    "Answer",
+    "Asked",
+    "Batch",
+    "Call",
+    "Command",
+    "Courier",
+    "Line",
+    "NoScriptError",
+    "run",
+]
 
 _MOST_LIMITS = 32  # of a batch: the server decides them while the next is encoded
 
@@ -62,7 +72,14 @@ class NoScriptError(Exception):
 
 
 class Call:
-    """Something to send, and all that wait for it."""
+    """
+    Something to send, and all that wait for it.
+
+    Attributes:
+        timer: Ends the call at its deadline.
+        task: Sends it, while that is under way.
+        is_late: Whether the deadline is over.
+    """
 
     __slots__ = ("is_late", "task", "timer")
 
@@ -105,14 +122,17 @@ class Command(Call):
         self._future = future
 
     async def send(self, line: Line) -> None:
+        """See `Call.send`."""
         reply = await self._ask(line)
         if not self._future.done():
             self._future.set_result(reply)
 
     def is_wanted(self) -> bool:
+        """See `Call.is_wanted`."""
         return not self._future.done()
 
     def fail(self, error: BaseException) -> None:
+        """See `Call.fail`."""
         _fail(self._future, error)
 
 
@@ -137,10 +157,12 @@ class Batch(Call):
         self.size += len(asked)
 
     def is_wanted(self) -> bool:
+        """See `Call.is_wanted`; whoever does not wait any more is left out."""
         self._waiting = [each for each in self._waiting if not each[1].done()]
         return bool(self._waiting)
 
     async def send(self, line: Line) -> None:
+        """See `Call.send`."""
         keys, specs, ops = encoded_ops([asked for asked, _ in self._waiting])
         script = script_of("acquire", frozenset(spec.kind for spec in specs))
         raw = b"".join([spec.raw for spec in specs])
@@ -165,6 +187,7 @@ class Batch(Call):
                 future.set_result((verdict == 1, now_us, states))
 
     def fail(self, error: BaseException) -> None:
+        """See `Call.fail`."""
         for _, future in self._waiting:
             _fail(future, error)
 
@@ -264,13 +287,12 @@ class Courier:
 
     def _start(self) -> None:
         # In a context of its own: a request's variables are not to live on in it.
-        task = self._loop.create_task(
-            self._deliver_all(self._free.pop()), context=Context()
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        deliveries = self._deliver_all(self._free.pop())
+        self._tasks.add(self._loop.create_task(deliveries, context=Context()))
 
     async def _deliver_all(self, line: Line) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - for type checkers
         try:
             while self._ready:
                 call = self._ready.popleft()
@@ -279,14 +301,15 @@ class Courier:
                 if self._ready and self._free:
                     self._start()
                 if not call.is_late and call.is_wanted():
-                    await self._deliver(call, line)
+                    await self._deliver(call, line, task)
                 if call.timer is not None:
                     call.timer.cancel()
         finally:
             self._free.append(line)
+            self._tasks.discard(task)
 
-    async def _deliver(self, call: Call, line: Line) -> None:
-        task = call.task = asyncio.current_task()
+    async def _deliver(self, call: Call, line: Line, task: asyncio.Task[None]) -> None:
+        call.task = task
         try:
             await call.send(line)
         except asyncio.CancelledError as error:
@@ -294,7 +317,6 @@ class Courier:
             if not call.is_late:  # the loop ends, or we are closed
                 call.fail(error)
                 raise
-            assert task is not None  # noqa: S101 - for type checkers
             task.uncancel()
             call.fail(StoreUnavailableError("The deadline passed without an answer"))
         except StoreUnavailableError as error:

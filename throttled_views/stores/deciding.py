@@ -18,7 +18,8 @@ from throttled_views.results import (
 
 __all__ = ["Reader", "State", "Taken", "Verdict", "decide", "look", "shown", "told"]
 
-State: TypeAlias = Any  # what its kernel makes of it
+State: TypeAlias = Any
+"""Where a key stands: what its kernel makes of it."""
 
 Reader: TypeAlias = Callable[[str, AnyKernel], State | None]
 """Tells the settled state of a key, as a kernel has it; None if it has none."""

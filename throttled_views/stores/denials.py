@@ -19,7 +19,7 @@ from throttled_views.stores.base import Clock
 from throttled_views.stores.deciding import State, decide
 from throttled_views.stores.wire import Spec
 
-__all__ = ["Denials"]
+__all__ = ["Denials", "Pair"]
 
 _MOST_KEYS = 10_000
 _LONGEST_US = 1_000_000
@@ -63,10 +63,6 @@ class Denials:
         self._now_us: Clock = clock or (lambda: time.monotonic_ns() // 1_000)
         self._denials: dict[str, _Denial] = {}
         self._forgotten = 0
-
-    def __contains__(self, key: str) -> bool:
-        """Tell whether *key* may be known to be refused."""
-        return key in self._denials
 
     def begin(self) -> tuple[int, int]:
         """Return what `note` wants to know: the time before the server was asked."""
@@ -118,7 +114,9 @@ class Denials:
 
     def standing(self, key: str, spec: Spec) -> tuple[State, int] | None:
         """Return the state of a refused *key*, and its time, if it is known."""
-        pair, denial = (key, spec.kernel), self._denials[key]
+        if (denial := self._denials.get(key)) is None:
+            return None
+        pair = key, spec.kernel
         now_us = self._still(key, denial, {pair: spec.cost})
         if now_us is None:
             return None

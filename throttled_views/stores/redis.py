@@ -190,9 +190,8 @@ class RedisStore:
             script = script_of("refund", frozenset(spec.kind for spec in specs))
             raw = b"".join(spec.raw for spec in specs)
             times = struct.pack(f"<{len(some)}d", *(each.at_us for each in some))
-            await home.courier.command(
-                partial(_refund, script, keys, self._clock_us, raw, times)
-            )
+            arguments = self._clock_us(), raw, times
+            await home.courier.command(partial(_run, script, keys, arguments))
         self._denials.forget(each.charge.key for each in receipts)
 
     async def reset(self, keys: Sequence[str], /) -> None:
@@ -228,23 +227,23 @@ class RedisStore:
         returns what is to be awaited.
         """
         spec = spec_of(kernel, cost)
-        denials = self._denials
+        standing = self._denials.standing
 
         def take(subject: _SubjectT) -> Taken | Coroutine[Any, Any, Taken]:
             key = f"{head}{principal_of(subject)}{tail}"
-            if key in denials:
-                denied = denials.standing(key, spec)
-                if denied is not None:
-                    state, now_us = denied
-                    return True, shown(kernel, state, now_us), now_us, key
-            return self._take(key, spec)
+            denied = standing(key, spec)
+            if denied is None:
+                return self._take(key, spec)
+            state, now_us = denied
+            return True, shown(kernel, state, now_us), now_us, key
 
         return take
 
     async def _take(self, key: str, spec: Spec) -> Taken:
         home, begun, kernel = self._home(), self._denials.begin(), spec.kernel
         asked = ((key.encode(), spec),)
-        admitted, now_us, (state,) = await home.courier.check(asked, home.slot_of(key))
+        answer = await home.courier.check(asked, home.slot_of(key))
+        admitted, now_us, (state,) = answer
         if admitted:
             _, state = kernel.take(state, now_us, spec.cost)
         else:
@@ -354,15 +353,10 @@ def _groups(
     return [members for *_, members in groups]
 
 
-async def _refund(
-    script: Script,
-    keys: Sequence[bytes],
-    clock_us: Clock,
-    raw: bytes,
-    times: bytes,
-    line: Line,
+async def _run(
+    script: Script, keys: Sequence[bytes], arguments: Sequence[object], line: Line
 ) -> None:
-    await run(line, script, keys, clock_us(), raw, times)
+    await run(line, script, keys, *arguments)
 
 
 async def _unlink(keys: Sequence[bytes], line: Line) -> None:

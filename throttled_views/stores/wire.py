@@ -30,7 +30,7 @@ from throttled_views.algorithms.windows import (
     Windows,
 )
 
-__all__ = ["Script", "Spec", "encoded_ops", "script_of", "spec_of"]
+__all__ = ["Kind", "Script", "Spec", "encoded_ops", "script_of", "spec_of"]
 
 _NUMBERS_OF_A_SPEC = 9
 _SPEC = struct.Struct(f"<{_NUMBERS_OF_A_SPEC}d")

@@ -22,6 +22,7 @@ from throttled_views.headers import (
     RateLimitContext,
     RateLimitHeaderPolicy,
 )
+from throttled_views.hooks import Hook, StoreStateEvent
 from throttled_views.keys import (
     ClientIP,
     KeyParts,
@@ -46,7 +47,13 @@ from throttled_views.outcome import (
     rate_limit_exceeded_handler,
 )
 from throttled_views.quotas import Algorithm, Quota
-from throttled_views.results import Charge, RateLimitResult, RateLimitState, Receipt
+from throttled_views.results import (
+    Charge,
+    OnStoreError,
+    RateLimitResult,
+    RateLimitState,
+    Receipt,
+)
 from throttled_views.routing import (
     ThrottledRoute,
     ThrottledRouter,
@@ -70,6 +77,7 @@ __all__ = [
     "CostFunc",
     "CurrentRateLimit",
     "Exempt",
+    "Hook",
     "InvalidAnswerError",
     "InvalidKeyError",
     "InvalidQuotaError",
@@ -80,6 +88,7 @@ __all__ = [
     "Limiter",
     "MemoryStore",
     "NoRateLimitError",
+    "OnStoreError",
     "Quota",
     "QuotaFunc",
     "RateLimitContext",
@@ -90,6 +99,7 @@ __all__ = [
     "Receipt",
     "RegistrationError",
     "Store",
+    "StoreStateEvent",
     "StoreUnavailableError",
     "Throttle",
     "Throttled",

@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MethodType
 from typing import Any, TypeVar, Unpack
 
@@ -52,6 +52,12 @@ from throttled_views.headers import (
     RateLimitHeaderPolicy,
     checked_policy,
     renderer_of,
+)
+from throttled_views.hooks import (
+    Hook,
+    StoreStateEvent,
+    checked_hooks,
+    tell_store_state,
 )
 from throttled_views.keys import client_ip, early_parameter, reader_of
 from throttled_views.limits import (
@@ -101,6 +107,7 @@ class Limiter:
         on_store_error: What is done with a request while the store is unavailable:
             ``"local"`` counts in this process by the same quotas, ``"deny"`` answers
             503, ``"allow"`` admits, with the fields of a fresh key.
+        hooks: What observes it, and must not block.
         prefix: First part of all keys, which keeps applications on one store apart.
         enabled: Whether anything is limited. May be set at any time.
 
@@ -118,6 +125,7 @@ class Limiter:
         key_func: KeyFunc = client_ip,
         headers: RateLimitHeaderPolicy | None = RateLimitHeaderPolicy(),  # noqa: B008
         on_store_error: OnStoreError = "local",
+        hooks: Sequence[Hook] = (),
         prefix: str = DEFAULT_PREFIX,
         enabled: bool = True,
     ) -> None:
@@ -126,8 +134,10 @@ class Limiter:
                 check_functions(limit)
         self.default = default
         self.store: Store = MemoryStore() if store is None else checked_store(store)
+        self.hooks = checked_hooks(hooks)
+        policy = checked_on_store_error(on_store_error)
         self.failover = Failover(
-            self.store, checked_on_store_error(on_store_error), self._on_store_change
+            self.store, policy, partial(_tell_store_state, self.hooks, policy)
         )
         self.using = available(using)
         reader_of(key_func, "key")
@@ -345,9 +355,6 @@ class Limiter:
                 warnings.warn(msg, stacklevel=2)
         return len(owners)
 
-    def _on_store_change(self, error: StoreUnavailableError | None) -> None:
-        """Be told that the store is down, and why; or that it is up again."""
-
     def _limits(
         self, quota: Throttle | None, options: LimitOptions
     ) -> tuple[Limit, ...]:
@@ -380,6 +387,12 @@ class Limiter:
 def default_limiter() -> Limiter:
     """Return the limiter that serves wherever none is given, one in the process."""
     return Limiter()
+
+
+def _tell_store_state(
+    hooks: Sequence[Hook], policy: OnStoreError, error: StoreUnavailableError | None
+) -> None:
+    tell_store_state(hooks, StoreStateEvent(error is None, policy, error))
 
 
 def _reference_to(owner: Any) -> Callable[[], Any]:

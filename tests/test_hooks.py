@@ -1,0 +1,95 @@
+"""Hooks: they are told what happens, and change nothing of it."""
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from tests.asgi import Relay, app_of, statuses
+from throttled_views import (
+    Charge,
+    ConfigurationError,
+    Limiter,
+    MemoryStore,
+    RateLimitResult,
+    StoreStateEvent,
+    StoreUnavailableError,
+    ThrottledRouter,
+)
+
+
+class Notes:
+    """A hook that remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[StoreStateEvent] = []
+
+    def on_store_state(self, event: StoreStateEvent) -> None:
+        """Remember *event*."""
+        self.events.append(event)
+
+
+class Clumsy(Notes):
+    """A hook that fails whatever it is told."""
+
+    def on_store_state(self, event: StoreStateEvent) -> None:
+        """Fail."""
+        super().on_store_state(event)
+        raise ZeroDivisionError
+
+
+class Down(Relay):
+    """A store that is down until it is told otherwise."""
+
+    is_down = True
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
+        """Fail while it is down."""
+        if self.is_down:
+            msg = "no route to host"
+            raise StoreUnavailableError(msg)
+        return await super().acquire(charges)
+
+
+async def test_a_hook_is_told_when_the_store_goes_down() -> None:
+    """It is told once, with the reason and with what decides from now on."""
+    notes = Notes()
+    limiter = Limiter("5/h", store=Down(), on_store_error="allow", hooks=[notes])
+    router = ThrottledRouter(limiter)
+
+    @router.get("/")
+    async def get() -> None: ...
+
+    assert [200, 200] == await statuses(app_of(router), "GET /", "GET /")
+    [event] = notes.events
+    assert (False, "allow", "no route to host") == (
+        event.available,
+        event.policy,
+        str(event.error),
+    )
+
+
+async def test_a_hook_that_fails_changes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its error is logged; the request and the other hooks go on."""
+    clumsy, notes = Clumsy(), Notes()
+    limiter = Limiter("1/h", store=Down(), hooks=[clumsy, notes])
+    router = ThrottledRouter(limiter)
+
+    @router.get("/")
+    async def get() -> None: ...
+
+    with caplog.at_level(logging.ERROR, "throttled_views"):
+        assert [200, 429] == await statuses(app_of(router), "GET /", "GET /")
+    assert clumsy.events == notes.events
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "hook", [object(), Notes, lambda event: None], ids=["object", "class", "function"]
+)
+def test_what_cannot_be_told_is_no_hook(hook: object) -> None:
+    """A hook that lacks a method is refused at once, not at the first event."""
+    with pytest.raises(ConfigurationError, match="has no method on_store_state"):
+        Limiter(store=MemoryStore(), hooks=[hook])  # type: ignore[list-item] # pyright: ignore[reportArgumentType]

@@ -1,0 +1,67 @@
+"""
+Hooks: what a limiter tells to whoever observes it.
+
+A hook observes; it decides nothing. It is called where things happen, so it must not
+block. What it raises is logged, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from throttled_views.errors import ConfigurationError
+from throttled_views.results import OnStoreError
+
+__all__ = ["Hook", "StoreStateEvent"]
+
+_logger = logging.getLogger("throttled_views")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStateEvent:
+    """
+    A store went down, or is up again.
+
+    Attributes:
+        available: Whether the store decides from now on.
+        policy: What decides while it cannot, where a limit does not say so itself.
+        error: Why it went down; None if it is up again.
+    """
+
+    available: bool
+    policy: OnStoreError
+    error: Exception | None = None
+
+
+@runtime_checkable
+class Hook(Protocol):
+    """Observes a limiter: ``Limiter(hooks=[…])``."""
+
+    def on_store_state(self, event: StoreStateEvent) -> None:
+        """Be told that the store went down or is up again: once for each change."""
+        ...
+
+
+def checked_hooks(hooks: Sequence[object]) -> tuple[Hook, ...]:
+    """Return *hooks* if each can be told everything."""
+    for hook in hooks:
+        if isinstance(hook, type) or not isinstance(hook, Hook):
+            msg = (
+                f"hooks: {hook!r} has no method on_store_state. Write "
+                "'def on_store_state(self, event: StoreStateEvent) -> None' in its "
+                "class, and give an instance"
+            )
+            raise ConfigurationError(msg)
+    return tuple(hook for hook in hooks if isinstance(hook, Hook))
+
+
+def tell_store_state(hooks: Sequence[Hook], event: StoreStateEvent) -> None:
+    """Tell *event* to all *hooks*."""
+    for hook in hooks:
+        try:
+            hook.on_store_state(event)
+        except Exception:
+            _logger.exception("The hook %r failed; nothing is decided by it", hook)

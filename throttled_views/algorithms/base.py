@@ -9,10 +9,10 @@ from throttled_views.results import Decision
 
 __all__ = ["AnyKernel", "Kernel"]
 
-StateT = TypeVar("StateT")
+_StateT = TypeVar("_StateT")
 
 
-class Kernel(Protocol[StateT]):
+class Kernel(Protocol[_StateT]):
     """
     One algorithm, held to one quota.
 
@@ -40,11 +40,13 @@ class Kernel(Protocol[StateT]):
         """Requests that a fresh key could make at once."""
         ...
 
-    def settle(self, state: StateT | None, now_us: int) -> StateT:
+    def settle(self, state: _StateT | None, now_us: int) -> _StateT:
         """Bring a stored *state*, None if there is none, to where it is at *now_us*."""
         ...
 
-    def take(self, state: StateT | None, now_us: int, cost: int) -> tuple[bool, StateT]:
+    def take(
+        self, state: _StateT | None, now_us: int, cost: int
+    ) -> tuple[bool, _StateT]:
         """
         Charge *cost*, if there is room for it; 0 charges nothing and is admitted.
 
@@ -57,7 +59,7 @@ class Kernel(Protocol[StateT]):
     def tell(
         self,
         limited: bool,  # noqa: FBT001 - the first of the two that `take` returns
-        state: StateT,
+        state: _StateT,
         now_us: int,
         cost: int,
     ) -> Decision:
@@ -68,7 +70,7 @@ class Kernel(Protocol[StateT]):
         """
         ...
 
-    def refund(self, state: StateT, now_us: int, cost: int, at_us: int) -> StateT:
+    def refund(self, state: _StateT, now_us: int, cost: int, at_us: int) -> _StateT:
         """
         Give back *cost*, which was charged at *at_us*; never more than is charged.
 
@@ -76,7 +78,7 @@ class Kernel(Protocol[StateT]):
         """
         ...
 
-    def rebase(self, state: StateT, now_us: int, old: Self) -> StateT:
+    def rebase(self, state: _StateT, now_us: int, old: Self) -> _StateT:
         """
         Carry *state* over from a kernel of the same kind, made for another quota.
 
@@ -85,7 +87,7 @@ class Kernel(Protocol[StateT]):
         """
         ...
 
-    def whole_at(self, state: StateT) -> int:
+    def whole_at(self, state: _StateT) -> int:
         """Return the microsecond from which on *state* is as good as none."""
         ...
 
@@ -93,18 +95,22 @@ class Kernel(Protocol[StateT]):
         """Return the number below which what `pack` made is as good as none."""
         ...
 
-    def fullness(self, state: StateT, now_us: int) -> tuple[bool, int]:
+    def fullness(self, state: _StateT, now_us: int) -> tuple[bool, int]:
         """Tell whether a request has room, and how much room there is, of 2**32."""
         ...
 
-    def pack(self, state: StateT) -> int | StateT:
+    def pack(self, state: _StateT) -> int | _StateT:
         """Return *state* as one whole number, if it can be one, for `MemoryStore`."""
         ...
 
-    def unpack(self, packed: int) -> StateT:
+    def unpack(self, packed: int) -> _StateT:
         """Return what was packed."""
         ...
 
 
-# Whoever keeps states of all kinds gives each only to the kernel it came from.
 AnyKernel: TypeAlias = Kernel[Any]
+"""
+A kernel of whatever kind.
+
+Whoever keeps states of all kinds gives each only to the kernel that it came from.
+"""

@@ -43,6 +43,8 @@ def by_two_things(request: Request, tenant: str) -> str:
 
 # --- how it is made -------------------------------------------------------------------
 
+UNCHECKED: Any = "wrong"
+
 WRONG: dict[str, tuple[Callable[[], Limiter], type[Exception], str]] = {
     "a default that is no quota": (
         lambda: Limiter("5/fortnight"),
@@ -71,9 +73,14 @@ WRONG: dict[str, tuple[Callable[[], Limiter], type[Exception], str]] = {
         r"The key function by_two_things does not take just the connection",
     ),
     "an algorithm that is not there": (
-        lambda: Limiter("5/m", using=Algorithm.FIXED_WINDOW),
+        lambda: Limiter("5/m", using=UNCHECKED),
         ConfigurationError,
         "Write one of Algorithm.TOKEN_BUCKET",
+    ),
+    "a policy that is not there": (
+        lambda: Limiter("5/m", on_store_error=UNCHECKED),
+        ConfigurationError,
+        "on_store_error='wrong' is none. Write 'local', 'deny' or 'allow'",
     ),
 }
 
@@ -249,9 +256,22 @@ def test_a_bucket_has_one_quota() -> None:
     router.add_api_route("/", limiter.limit("2/h", bucket="shared")(hello))
 
     with pytest.raises(
-        RegistrationError, match=r"bucket 'shared': it is held to 2/h in one place and"
+        RegistrationError,
+        match=r"bucket 'shared': it is held to 2/h by token_bucket in one place and "
+        r"to 3/h by token_bucket in another\. Give both the same",
     ):
         router.add_api_route("/other", limiter.limit("3/h", bucket="shared")(other))
+
+
+def test_a_bucket_is_counted_in_one_way() -> None:
+    """Who counts it by a window, too, is told; names of one algorithm are one way."""
+    limiter = Limiter(using=Algorithm.GCRA)
+    router = ThrottledRouter(limiter)
+    router.add_api_route("/", limiter.limit("2/h", bucket="shared")(hello))
+    limiter.throttled("2/h", bucket="shared", using=Algorithm.LEAKY_BUCKET)
+
+    with pytest.raises(RegistrationError, match="by gcra in one place and to 2/h by"):
+        limiter.throttled("2/h", bucket="shared", using=Algorithm.FIXED_WINDOW)
 
 
 async def test_a_bucket_may_have_quotas_that_are_chosen_by_functions() -> None:

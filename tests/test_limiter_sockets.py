@@ -313,7 +313,7 @@ async def test_a_lambda_is_given_the_connection() -> None:
     app = on_a_throttled_router(Limiter("5/h", store=store, key_func=keys[0]))
 
     assert ACCEPTED == kinds(await handshake(app, "/", DENIAL))
-    assert "|example.test|" in store.keys[0]
+    assert "|{example.test}|" in store.keys[0]
 
 
 # --- beside requests ------------------------------------------------------------------

@@ -28,6 +28,7 @@ from throttled_views.limits import (
     names_of,
     slots_of,
 )
+from throttled_views.results import OnStoreError
 
 FIVE = Quota.per_minute(5)
 
@@ -60,13 +61,14 @@ def test_a_limit_has_defaults() -> None:
     """A quota is enough; all else is left to the view."""
     limit = Limit(FIVE)
 
-    assert (FIVE, None, 1, None, None, None) == (
+    assert (FIVE, None, 1, None, None, None, None) == (
         limit.quota,
         limit.key_func,
         limit.cost,
         limit.name,
         limit.using,
         limit.bucket,
+        limit.on_store_error,
     )
 
 
@@ -150,22 +152,35 @@ def test_names_are_printable_ascii(option: str, text: object) -> None:
         unchecked(FIVE, **{option: text})
 
 
-@pytest.mark.parametrize(
-    "using", [Algorithm.FIXED_WINDOW, Algorithm.SLIDING_LOG, "bucket", 5, True]
-)
+@pytest.mark.parametrize("using", ["bucket", "TOKEN_BUCKET", "", 5, True, Algorithm])
 def test_an_algorithm_that_is_not_there_is_refused(using: object) -> None:
     """The error lists what can be written."""
     with pytest.raises(ConfigurationError, match=r"Write one of Algorithm\.TOKEN"):
         unchecked(FIVE, using=using)
 
 
-@pytest.mark.parametrize(
-    "using", [Algorithm.TOKEN_BUCKET, Algorithm.GCRA, Algorithm.LEAKY_BUCKET]
-)
-def test_buckets_are_available(using: Algorithm) -> None:
-    """The three algorithms of the bucket family can be chosen, by name too."""
+@pytest.mark.parametrize("using", Algorithm)
+def test_every_algorithm_is_available(using: Algorithm) -> None:
+    """Each can be chosen, by name too."""
     assert using is available(using)
     assert using is available(using.value)
+
+
+@pytest.mark.parametrize("policy", ["local", "deny", "allow", None])
+def test_a_limit_may_say_what_to_do_without_a_store(
+    policy: OnStoreError | None,
+) -> None:
+    """It has one of three policies, or leaves it to the limiter."""
+    assert policy == Limit(FIVE, on_store_error=policy).on_store_error
+
+
+@pytest.mark.parametrize("policy", ["open", "", "Deny", 5, True, ["deny"]])
+def test_another_policy_is_refused(policy: object) -> None:
+    """The error lists what can be written."""
+    with pytest.raises(
+        ConfigurationError, match=r"is none\. Write 'local', 'deny' or 'allow'"
+    ):
+        unchecked(FIVE, on_store_error=policy)
 
 
 def test_a_cost_above_the_capacity_is_refused() -> None:

@@ -123,15 +123,17 @@ def test_wrong_text_is_refused() -> None:
 
 def test_an_algorithm_that_is_not_there_is_refused() -> None:
     """It fails where it is written."""
-    with pytest.raises(ConfigurationError, match=r"using=.* is not available"):
-        Throttled("5/m", using=Algorithm.SLIDING_LOG)
+    using: Any = "leaky"
+
+    with pytest.raises(ConfigurationError, match="using='leaky' is not available"):
+        Throttled("5/m", using=using)
 
 
 @pytest.mark.parametrize(
     ("throttle", "using"),
     [
         ("5/m", Algorithm.GCRA),
-        (Limit("5/m", using=Algorithm.LEAKY_BUCKET), Algorithm.LEAKY_BUCKET),
+        (Limit("5/m", using=Algorithm.SLIDING_LOG), Algorithm.SLIDING_LOG),
     ],
     ids=["of all", "of the limit"],
 )
@@ -448,7 +450,7 @@ def rule_of(limit: Limit, key_func: KeyFunc | None = client_ip) -> Rule:
 
 async def test_a_rule_charges_the_client_of_a_request() -> None:
     """Its key has prefix, methods, route, client and the place of the limit."""
-    key = "app|GET%2BHEAD|shop.Items.get|192.0.2.1|1"
+    key = "app|GET%2BHEAD|shop.Items.get|{192.0.2.1}|1"
 
     assert Charge(key, FIVE, cost=2) == await rule_of(Limit(FIVE, cost=2)).charge(SCOPE)
 
@@ -458,7 +460,37 @@ async def test_a_bucket_replaces_methods_and_route() -> None:
     charge = await rule_of(Limit(FIVE, bucket="writes")).charge(SCOPE)
 
     assert charge is not None
-    assert "app|%2A|writes|192.0.2.1|1" == charge.key
+    assert "app|%2A|writes|{192.0.2.1}|1" == charge.key
+
+
+@pytest.mark.parametrize(
+    ("using", "end"),
+    [
+        (Algorithm.GCRA, "|1"),
+        (Algorithm.LEAKY_BUCKET, "|1"),
+        (Algorithm.FIXED_WINDOW, "|1%20fixed_window"),
+        (Algorithm.SLIDING_WINDOW, "|1%20sliding_window"),
+        (Algorithm.SLIDING_LOG, "|1%20sliding_log"),
+    ],
+)
+async def test_what_is_counted_in_another_way_has_another_key(
+    using: Algorithm, end: str
+) -> None:
+    """The three names of the bucket are one count, and each window is its own."""
+    charge = await rule_of(Limit(FIVE, using=using)).charge(SCOPE)
+
+    assert charge is not None
+    assert f"app|GET%2BHEAD|shop.Items.get|{{192.0.2.1}}{end}" == charge.key
+
+
+async def test_no_text_opens_or_closes_the_braces_of_a_key() -> None:
+    """What a cluster hashes is the client, whatever braces it was given."""
+    charge = await rule_of(
+        Limit(FIVE, bucket="{b}"), returning("}{", later=False)
+    ).charge(SCOPE)
+
+    assert charge is not None
+    assert "app|%2A|%7Bb%7D|{%7D%7B}|1" == charge.key
 
 
 async def test_the_key_function_of_a_limit_goes_first() -> None:
@@ -466,7 +498,7 @@ async def test_the_key_function_of_a_limit_goes_first() -> None:
     charge = await rule_of(Limit(FIVE, key_func=everyone)).charge(SCOPE)
 
     assert charge is not None
-    assert "app|GET%2BHEAD|shop.Items.get|everyone|1" == charge.key
+    assert "app|GET%2BHEAD|shop.Items.get|{everyone}|1" == charge.key
 
 
 def returning(value: object, *, later: bool) -> Any:  # noqa: ANN401
@@ -492,7 +524,7 @@ class TestFunctionsOfTheRequest:
         )
 
         assert charge is not None
-        assert "app|GET%2BHEAD|shop.Items.get|al%7Cice|1" == charge.key
+        assert "app|GET%2BHEAD|shop.Items.get|{al%7Cice}|1" == charge.key
 
     async def test_no_key_is_no_limit(self, *, later: bool) -> None:
         """A key function that returns None says that the limit does not apply."""
@@ -517,6 +549,17 @@ class TestFunctionsOfTheRequest:
 
         assert charge is not None
         assert FIVE == charge.quota
+
+    async def test_a_burst_is_no_answer_where_a_window_counts(
+        self, *, later: bool
+    ) -> None:
+        """A quota that a window cannot keep is told when it is chosen."""
+        limit = Limit(
+            returning("5/m burst 9", later=later), using=Algorithm.SLIDING_LOG
+        )
+
+        with pytest.raises(InvalidAnswerError, match=r"It is not a quota: .* a burst"):
+            await rule_of(limit).charge(SCOPE)
 
     async def test_no_quota_is_no_limit(self, *, later: bool) -> None:
         """A quota function says by EXEMPT that the limit does not apply."""

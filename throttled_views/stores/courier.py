@@ -256,7 +256,7 @@ class Courier:
             slot: Where their keys are in a cluster; a batch is of one slot.
         """
         batch = self._open.get(slot)
-        if batch is None:
+        if batch is None or batch.is_late:  # while no line was free
             batch = self._open[slot] = Batch(self._clock_us, slot)
             self._submit(batch)
         future: asyncio.Future[Answer] = self._loop.create_future()

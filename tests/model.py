@@ -35,7 +35,9 @@ class BucketModel:
         is_full, before = self.level == self.quota.burst, self.per_us
         self.quota = quota
         level = self.level if before == self.per_us else Fraction(floor(self.level))
-        self.level = Fraction(quota.burst if is_full else min(level, quota.burst))
+        self.level = (
+            Fraction(quota.burst) if is_full else min(level, Fraction(quota.burst))
+        )
 
     def take(self, cost: int) -> Decision:
         """Take *cost* tokens, or none if there are not so many."""

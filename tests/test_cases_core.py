@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 
 from tests.clock import ManualClock
 from tests.coroutines import at_once
+from tests.letters import answers, burst, letter, remaining, retry_after
 from throttled_views import (
     Algorithm,
     Charge,
@@ -23,15 +24,12 @@ from throttled_views import (
     Limit,
     MemoryStore,
     Quota,
-    RateLimitHeaderPolicy,
     RateLimitResult,
     Throttled,
     client_ip,
     compose_key,
 )
-from throttled_views.headers import renderer_of
 from throttled_views.keys import checked_principal, encoded_principal
-from throttled_views.results import decision_of
 
 BUCKETS = (Algorithm.TOKEN_BUCKET, Algorithm.GCRA, Algorithm.LEAKY_BUCKET)
 
@@ -41,39 +39,6 @@ def using_fixture(request: pytest.FixtureRequest) -> Algorithm:
     """Give each algorithm of the bucket family in turn."""
     using: Algorithm = request.param
     return using
-
-
-def letter(result: RateLimitResult) -> str:
-    """Return A for an admitted request, D for a denied one."""
-    return "D" if result.limited else "A"
-
-
-async def answers(
-    throttled: Throttled, clock: ManualClock, instants: Sequence[float | Fraction]
-) -> str:
-    """Send a request at each of *instants*, in seconds, and return their letters."""
-    letters = ""
-    for instant in instants:
-        clock.set(float(instant))
-        letters += letter(await throttled.limit("alice"))
-    return letters
-
-
-async def burst(throttled: Throttled, count: int, key: str = "alice") -> str:
-    """Send *count* requests at once, and return their letters."""
-    return "".join([letter(await throttled.limit(key)) for _ in range(count)])
-
-
-async def remaining(throttled: Throttled, key: str = "alice") -> int:
-    """Return how many requests *key* could make now."""
-    return (await throttled.peek(key)).state.remaining
-
-
-def retry_after(result: RateLimitResult) -> str | None:
-    """Return the Retry-After that a client would get."""
-    fields = renderer_of(RateLimitHeaderPolicy()).render(decision_of(result))
-    value = dict(fields).get(b"retry-after")
-    return None if value is None else value.decode()
 
 
 # --- counting

@@ -89,9 +89,11 @@ class Denials:
             return
         for pair, price in prices.items():
             key, kernel = pair
-            limited, _ = kernel.take(states[pair], at_us, price)
+            limited, state = kernel.take(states[pair], at_us, price)
             if not limited:
                 continue
+            if isinstance(state, Log) and state.used < kernel.capacity:
+                continue  # its hits leave one by one, and only the server knows when
             wait_us = kernel.tell(limited, states[pair], at_us, price).retry_us
             until_us = began_us + min(wait_us or 0, _LONGEST_US)
             if len(self._denials) >= _MOST_KEYS:
@@ -127,7 +129,8 @@ class Denials:
     ) -> int | None:
         """Return the store's time if *prices* are refused by *denial*, else None."""
         ours_us = self._now_us()
-        if ours_us >= denial.until_us:
+        # A clock of the user may have been set back.
+        if not denial.heard_us <= ours_us < denial.until_us:
             self._denials.pop(key, None)
             return None
         if denial.prices.keys() != prices.keys():
@@ -143,5 +146,10 @@ class Denials:
     def forget(self, keys: Iterable[str]) -> None:
         """Know nothing of *keys* any more; nor of what is on its way."""
         self._forgotten += 1
-        for key in keys:
-            self._denials.pop(key, None)
+        self.drop(keys)
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Know nothing of *keys* any more: they were charged, and stand elsewhere."""
+        if self._denials:
+            for key in keys:
+                self._denials.pop(key, None)

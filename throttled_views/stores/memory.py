@@ -26,6 +26,7 @@ from typing import TypeAlias, TypeVar
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
+from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock
@@ -62,23 +63,25 @@ class _Shard:
         self.entries: dict[str, _Entry] = {}
         self.kernels: list[AnyKernel] = []
 
-    def read(self, key: str, now_us: int, kernel: AnyKernel) -> State | None:
+    def read(
+        self, key: str, now_us: int, kernel: AnyKernel, *, heals: bool = True
+    ) -> State | None:
         """
         Return the settled state of *key* as *kernel* has it, None if there is none.
 
-        What settling changed is stored at once: a state from the future, of a clock
-        that was set back, would refuse until the old time comes again.
+        If it *heals*, what settling changed is stored at once: a state from the future,
+        of a clock that was set back, would refuse until the old time comes again.
         """
         if (entry := self.entries.get(key)) is None:
             return None
         written_for, stored = self._unpacked(entry)
+        if type(written_for) is not type(kernel):
+            return None  # by another algorithm: it begins anew
         state = written_for.settle(stored, now_us)
-        if state != stored:
+        if heals and state != stored:
             self.write(key, state, written_for)
         if written_for is kernel:
             return state
-        if type(written_for) is not type(kernel):
-            return None  # by another algorithm: it begins anew
         return kernel.rebase(state, now_us, written_for)
 
     def write(self, key: str, state: State, kernel: AnyKernel) -> None:
@@ -95,6 +98,8 @@ class _Shard:
         charge = receipt.charge
         if (entry := self.entries.get(charge.key)) is not None:
             kernel, stored = self._unpacked(entry)
+            if type(kernel) is not type(kernel_of(charge.quota, charge.algorithm)):
+                return  # by another algorithm: that charge is not counted any more
             state = kernel.settle(stored, now_us)
             state = kernel.refund(state, now_us, charge.cost, receipt.at_us)
             self.write(charge.key, state, kernel)
@@ -214,10 +219,12 @@ class MemoryStore:
         """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
         with self._lock:
             now_us = self._now_ns() // _NS_PER_US
-            return look(charges, partial(self._read, now_us), now_us)
+            return look(charges, partial(self._read, now_us, heals=False), now_us)
 
-    def _read(self, now_us: int, key: str, kernel: AnyKernel) -> State | None:
-        return self._shard(key).read(key, now_us, kernel)
+    def _read(
+        self, now_us: int, key: str, kernel: AnyKernel, *, heals: bool = True
+    ) -> State | None:
+        return self._shard(key).read(key, now_us, kernel, heals=heals)
 
     async def refund(self, receipts: Sequence[Receipt], /) -> None:
         """Give charges back; see `Store.refund`."""

@@ -29,7 +29,7 @@ from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock
 from throttled_views.stores.courier import Asked, Courier, Line, run
 from throttled_views.stores.deciding import State, Taken, decide, look, shown
-from throttled_views.stores.denials import Denials
+from throttled_views.stores.denials import Denials, Pair
 from throttled_views.stores.lines import ClusterLine, ConnectionLine
 from throttled_views.stores.wire import Script, Spec, script_of, spec_of
 
@@ -40,7 +40,7 @@ _SubjectT = TypeVar("_SubjectT")
 
 _LINES = 2  # connections: client and server work at the same time
 _CLUSTER_LINES = 8  # of a cluster's client, which has its own connections
-_TIME_OF_THE_SERVER = 0
+_TIME_OF_THE_SERVER = -(2**53)  # no clock says that; one may well say 0
 
 
 class _Home(NamedTuple):
@@ -154,31 +154,51 @@ class RedisStore:
         slot = home.slot_of(charges[0].key)
         admitted, now_us, found = await home.courier.check(asked, slot)
         states = dict(zip(prices, found, strict=True))
-        if not admitted:
+        if admitted:
+            self._denials.drop(key for key, _ in prices)
+        else:
             self._denials.note(prices, states, now_us, begun)
         return decide(charges, _reader(states), now_us).results
 
     async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
-        now_us, states = await self._states(charges)
-        return look(charges, _reader(states), now_us)
+        results: dict[int, RateLimitResult] = {}
+        for group in _groups(charges, self._home().slot_of):
+            some = [charges[index] for index in group]
+            # Each on its own: what a log tells depends on the price.
+            now_us, found = await self._look([(_pair(each), each.cost) for each in some])
+            states = iter(found)
+            looks = look(some, lambda _key, _kernel, left=states: next(left), now_us)
+            results |= zip(group, looks, strict=True)
+        return [results[index] for index in range(len(charges))]
 
     async def _states(
         self, charges: Sequence[Charge]
-    ) -> tuple[int, Mapping[tuple[str, AnyKernel], State]]:
+    ) -> tuple[int, Mapping[Pair, State]]:
         """Return where the keys of *charges* stand, and when that was."""
-        now_us, home = 0, self._home()
-        states: dict[tuple[str, AnyKernel], State] = {}
-        for group in _groups(charges, home.slot_of):
-            prices = {
-                pair: 0 if _is_hopeless(pair, price) else price
-                for pair, price in _prices([charges[i] for i in group]).items()
-                if pair[1].capacity
-            }
-            if prices:
-                _, now_us, found = await home.courier.look(_asked(prices))
-                states |= zip(prices, found, strict=True)
+        now_us, states = 0, dict[Pair, State]()
+        for group in _groups(charges, self._home().slot_of):
+            prices = _prices([charges[index] for index in group])
+            now_us, found = await self._look(list(prices.items()))
+            states |= zip(prices, found, strict=True)
         return now_us, states
+
+    async def _look(
+        self, prices: Sequence[tuple[Pair, int]]
+    ) -> tuple[int, Sequence[State | None]]:
+        """Return where keys of one slot stand, as far as each price needs to know."""
+        asked = [
+            (key.encode(), spec_of(kernel, price if price <= kernel.capacity else 0))
+            for (key, kernel), price in prices
+            if kernel.capacity
+        ]
+        if not asked:
+            return 0, [None] * len(prices)
+        _, now_us, found = await self._home().courier.look(asked)
+        states = iter(found)
+        return now_us, [
+            next(states) if kernel.capacity else None for (_, kernel), _ in prices
+        ]
 
     async def refund(self, receipts: Sequence[Receipt], /) -> None:
         """Give charges back; see `Store.refund`."""
@@ -245,6 +265,7 @@ class RedisStore:
         answer = await home.courier.check(asked, home.slot_of(key))
         admitted, now_us, (state,) = answer
         if admitted:
+            self._denials.drop((key,))
             _, state = kernel.take(state, now_us, spec.cost)
         else:
             pair = key, kernel
@@ -292,22 +313,26 @@ def _maker(client: Any) -> tuple[Callable[[], _Client], bool]:
     raise ConfigurationError(msg)
 
 
-def _prices(charges: Sequence[Charge]) -> dict[tuple[str, AnyKernel], int]:
+def _pair(charge: Charge) -> Pair:
+    return charge.key, kernel_of(charge.quota, charge.algorithm)
+
+
+def _prices(charges: Sequence[Charge]) -> dict[Pair, int]:
     """Return what *charges* come to, for each key and the kernel that counts it."""
-    prices: dict[tuple[str, AnyKernel], int] = {}
+    prices: dict[Pair, int] = {}
     for charge in charges:
-        pair = charge.key, kernel_of(charge.quota, charge.algorithm)
+        pair = _pair(charge)
         prices[pair] = prices.get(pair, 0) + charge.cost
     return prices
 
 
-def _is_hopeless(pair: tuple[str, AnyKernel], price: int) -> bool:
+def _is_hopeless(pair: Pair, price: int) -> bool:
     """Tell whether there can never be room for *price*, so that none is asked for."""
     _, kernel = pair
     return price > kernel.capacity or not kernel.capacity
 
 
-def _asked(prices: Mapping[tuple[str, AnyKernel], int]) -> Asked:
+def _asked(prices: Mapping[Pair, int]) -> Asked:
     return [
         (key.encode(), spec_of(kernel, price))
         for (key, kernel), price in prices.items()
@@ -319,7 +344,7 @@ def _spec_of_charge(charge: Charge) -> Spec:
 
 
 def _reader(
-    states: Mapping[tuple[str, AnyKernel], State],
+    states: Mapping[Pair, State],
 ) -> Callable[[str, AnyKernel], State | None]:
     return lambda key, kernel: states.get((key, kernel))
 

@@ -1,7 +1,7 @@
 -- Decide a batch of requests: each is charged all of its limits, or none of them.
 --
 -- KEYS     the distinct keys of the batch
--- ARGV[1]  the clock in microseconds; 0 asks the server's
+-- ARGV[1]  the clock in microseconds; -2^53 asks the server's
 -- ARGV[2]  1 to look only: nothing is charged
 -- ARGV[3]  specs: nine doubles each, as the kind that comes first has them
 -- ARGV[4]  for each request the number of its limits, then for each of them the number
@@ -10,7 +10,7 @@
 -- Returns the clock; then for each request 1 if it was admitted, 0 if not, 2 if it could
 -- not be stored, and for each of its limits what the kind answers, before the charge.
 local now, look, spare_ms = tonumber(ARGV[1]), ARGV[2] == '1', 60000
-if now == 0 then
+if now == -9007199254740992 then
   local time = redis.call('TIME')
   now, spare_ms = time[1] * 1000000 + time[2], 1
 end
@@ -21,6 +21,14 @@ local values = redis.call('MGET', unpack(KEYS))
 local states, kind_of, dirty = {}, {}, {}
 local out, o, at = { now }, 2, 1
 
+-- Store a state, unless it is as good as none; return the error if it could not be.
+local function store(k, kind, state)
+  local value, whole_at = kind.value(state)
+  if whole_at <= now then return end
+  return redis.pcall('SET', KEYS[k], value, 'PX',
+    math.floor((whole_at - now) / 1000) + spare_ms).err
+end
+
 while at <= total do
   local last, verdict, admitted = at + 2 * ops[at], o, 1
   o = o + 1
@@ -30,12 +38,13 @@ while at <= total do
     local kind, state = kinds[number], states[k]
     if not state then
       state = values[k] and kind.parse(values[k]) or nil
+      -- Written at once, so that it is healed by a refusal too.
+      if state and kind.heal(state, now) and not look then store(k, kind, state) end
     elseif kind_of[k] ~= number then
       state = nil -- by another algorithm: it begins anew
     end
     state = kind.settle(state, now, s, S)
     states[k], kind_of[k] = state, number
-    if state.dirty then dirty[k] = true end
     if not kind.has_room(state, now, s, S) then admitted = 0 end
     o = kind.answer(state, now, s, S, out, o)
   end
@@ -53,14 +62,9 @@ if look then return out end
 
 local failed
 for k in pairs(dirty) do
-  local value, whole_at = kinds[kind_of[k]].value(states[k])
-  if whole_at > now then
-    local stored = redis.pcall('SET', KEYS[k], value, 'PX',
-      math.floor((whole_at - now) / 1000) + spare_ms)
-    if stored.err then
-      failed = failed or {}
-      failed[k] = true
-    end
+  if store(k, kinds[kind_of[k]], states[k]) then
+    failed = failed or {}
+    failed[k] = true
   end
 end
 if not failed then return out end

@@ -13,6 +13,13 @@ kinds[0] = {
     return { us = us, part = part, scale = scale, token = token, capacity = capacity }
   end,
 
+  -- Pull a state from the future, of a clock that was set back, to `now`; tell if it was.
+  heal = function(state, now)
+    if state.us < now or (state.us == now and state.part == 0) then return false end
+    state.us, state.part = now, 0
+    return true
+  end,
+
   -- Tell whether the bucket was full at `now` under the quota it was written for.
   is_whole = function(state, now)
     local us, part = muldiv(state.capacity, state.token, state.scale)
@@ -56,8 +63,6 @@ kinds[0] = {
     local us, part = state.us, state.part
     if us < oldest or (us == oldest and part < parts) then
       state.us, state.part = oldest, parts
-    elseif us > now or (us == now and part > 0) then
-      state.us, state.part, state.dirty = now, 0, true
     end
     return state
   end,

@@ -8,6 +8,14 @@ kinds[1] = {
     return { start = start, used = used, period = period }
   end,
 
+  -- Pull a window from the future, of a clock that was set back, to now's; tell if it was.
+  heal = function(state, now)
+    local start = now - now % state.period
+    if state.start <= start then return false end
+    state.start = start
+    return true
+  end,
+
   settle = function(state, now, s, S)
     local period = S[s + 2]
     local start = now - now % period
@@ -22,7 +30,6 @@ kinds[1] = {
     if not state or state.start < start then
       return { start = start, used = 0, period = period }
     end
-    if state.start > start then state.start, state.dirty = start, true end
     return state
   end,
 

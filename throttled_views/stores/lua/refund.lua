@@ -1,11 +1,11 @@
 -- Give charges back, each to its key, as far as the key still counts it.
 --
 -- KEYS     the keys, one for each charge
--- ARGV[1]  the clock in microseconds; 0 asks the server's
+-- ARGV[1]  the clock in microseconds; -2^53 asks the server's
 -- ARGV[2]  specs: nine doubles for each charge
 -- ARGV[3]  when each was charged, in microseconds: doubles
 local now, spare_ms = tonumber(ARGV[1]), 60000
-if now == 0 then
+if now == -9007199254740992 then
   local time = redis.call('TIME')
   now, spare_ms = time[1] * 1000000 + time[2], 1
 end
@@ -16,6 +16,7 @@ for i = 1, #KEYS do
   local stored = redis.call('GET', KEYS[i])
   local state = stored and kind.parse(stored)
   if state then
+    kind.heal(state, now)
     kind.adopt(state, s, S)
     state = kind.settle(state, now, s, S)
     kind.refund(state, now, s, S, (struct.unpack('<d', ARGV[3], i * 8 - 7)))

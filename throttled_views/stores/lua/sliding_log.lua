@@ -11,22 +11,27 @@ kinds[3] = {
     return { period = period, used = used, hits = value:sub(18) }
   end,
 
-  -- Drop the hits that no longer count; pull those from the future to `now`.
-  roll = function(state, now, period)
-    local hits, used, first = state.hits, state.used, 1
+  -- Pull hits from the future, of a clock that was set back, to `now`; tell if any was.
+  heal = function(state, now)
+    local hits = state.hits
     local ahead, last = 0, #hits
     while last > 0 do
       local at, count = struct.unpack('<dd', hits, last - 15)
       if at <= now then break end
       ahead, last = ahead + count, last - 16
     end
-    if ahead > 0 then
-      if last > 0 then
-        local at, count = struct.unpack('<dd', hits, last - 15)
-        if at == now then ahead, last = ahead + count, last - 16 end
-      end
-      hits, state.dirty = hits:sub(1, last) .. struct.pack('<dd', now, ahead), true
+    if ahead == 0 then return false end
+    if last > 0 then
+      local at, count = struct.unpack('<dd', hits, last - 15)
+      if at == now then ahead, last = ahead + count, last - 16 end
     end
+    state.hits = hits:sub(1, last) .. struct.pack('<dd', now, ahead)
+    return true
+  end,
+
+  -- Drop the hits that no longer count.
+  roll = function(state, now, period)
+    local hits, used, first = state.hits, state.used, 1
     while first < #hits do
       local at, count = struct.unpack('<dd', hits, first)
       if at + period > now then break end

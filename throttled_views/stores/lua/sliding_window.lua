@@ -8,13 +8,19 @@ kinds[2] = {
     return { start = start, used = used, before = before, period = period }
   end,
 
+  -- Pull windows from the future, of a clock that was set back, to now's; tell if so.
+  heal = function(state, now)
+    local start = now - now % state.period
+    if state.start <= start then return false end
+    state.start = start
+    return true
+  end,
+
   -- Move `state` to the window of `now`, by its own period.
   roll = function(state, now)
     local period = state.period
     local start = now - now % period
-    if state.start > start then
-      state.start, state.dirty = start, true
-    elseif state.start < start then
+    if state.start < start then
       state.before = state.start == start - period and state.used or 0
       state.start, state.used = start, 0
     end

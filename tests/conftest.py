@@ -5,8 +5,12 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.clock import ManualClock
 from throttled_views import MemoryStore
+
+# Before it is imported, so that a broken promise shows its values.
+pytest.register_assert_rewrite("throttled_views.testing")
+
+from tests.clock import ManualClock  # noqa: E402 - see above
 
 collect_ignore: list[str] = []
 if sys.version_info < (3, 12):

@@ -51,6 +51,7 @@ from throttled_views import (
     rate_limit_exceeded_handler,
     route,
 )
+from throttled_views.testing import ManualClock, StoreContract
 
 # Values -------------------------------------------------------------------------
 
@@ -415,3 +416,21 @@ def refusals_carry_their_context(refusal: RateLimitExceededError) -> None:
     """A handler of refusals can read what led to them."""
     assert_type(refusal.rate_limit_context, RateLimitContext)
     assert_type(refusal.status_code, int)
+
+
+# Testing ------------------------------------------------------------------------
+
+manual_clock = ManualClock(start=1.5)
+assert_type(manual_clock(), int)
+assert_type(manual_clock.advance(-0.5), None)
+assert_type(manual_clock.set(90), None)
+store_with_a_clock: Store = MemoryStore(clock=manual_clock)
+
+
+class MyStoreTests(StoreContract):
+    """A store's own fixtures go here."""
+
+
+async def a_promise_is_checked(store: Store, clock: ManualClock) -> None:
+    """Call a check without pytest."""
+    await MyStoreTests().test_a_wait_is_as_long_as_it_is_told(store, clock)

@@ -28,7 +28,7 @@ from throttled_views.errors import ConfigurationError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock
 from throttled_views.stores.courier import Asked, Courier, Line, run
-from throttled_views.stores.deciding import State, Taken, decide, look, shown
+from throttled_views.stores.deciding import Reader, State, Taken, decide, look, shown
 from throttled_views.stores.denials import Denials, Pair
 from throttled_views.stores.lines import ClusterLine, ConnectionLine
 from throttled_views.stores.wire import Script, Spec, script_of, spec_of
@@ -166,9 +166,10 @@ class RedisStore:
         for group in _groups(charges, self._home().slot_of):
             some = [charges[index] for index in group]
             # Each on its own: what a log tells depends on the price.
-            now_us, found = await self._look([(_pair(each), each.cost) for each in some])
-            states = iter(found)
-            looks = look(some, lambda _key, _kernel, left=states: next(left), now_us)
+            now_us, found = await self._look(
+                [(_pair(each), each.cost) for each in some]
+            )
+            looks = look(some, _in_turn(found), now_us)
             results |= zip(group, looks, strict=True)
         return [results[index] for index in range(len(charges))]
 
@@ -347,6 +348,12 @@ def _reader(
     states: Mapping[Pair, State],
 ) -> Callable[[str, AnyKernel], State | None]:
     return lambda key, kernel: states.get((key, kernel))
+
+
+def _in_turn(states: Sequence[State | None]) -> Reader:
+    """Return what gives *states* one after the other, whoever is asked for."""
+    left = iter(states)
+    return lambda _key, _kernel: next(left)
 
 
 def _slots(keys: Sequence[str], slot_of: Callable[[str], int]) -> list[list[int]]:

@@ -4,12 +4,10 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -19,9 +17,7 @@ from tests.clock import ManualClock
 from tests.coroutines import at_once
 from tests.model import BucketModel
 from throttled_views import (
-    Algorithm,
     Charge,
-    ConfigurationError,
     MemoryStore,
     Quota,
     RateLimitResult,
@@ -32,7 +28,6 @@ from throttled_views import (
 )
 from throttled_views.algorithms.bucket import Bucket
 from throttled_views.results import result_of
-from throttled_views.stores.deciding import told
 
 FIVE = Quota.per_minute(5)  # one back every 12 s
 TEN = Quota.per_minute(10)  # one back every 6 s
@@ -785,105 +780,12 @@ def test_no_single_call_pays_for_many(clock: ManualClock, *, full: bool) -> None
     assert 6_000 == sum(forgotten)
 
 
-# --- the quick path
-
-NAMES = ("alice", "bob", "carol", "dave")
-
-quotas = st.sampled_from(
-    [
-        TEN,
-        Quota.per_minute(10, burst=2),
-        Quota(7, 60),
-        Quota(1, 30),
-        Quota.per_second(2_000_000, burst=10),
-        Quota.per_second(0),
-    ]
-)
-charges = st.builds(
-    Charge,
-    st.shared(st.sampled_from(NAMES), key="name") | st.sampled_from(NAMES),
-    st.shared(quotas, key="quota") | quotas,
-    cost=st.integers(0, 3) | st.just(11),
-)
-
-
-class Ask(NamedTuple):
-    """Charge a key, and compare the answers."""
-
-    charge: Charge
-
-
-class GiveBack(NamedTuple):
-    """Refund a charge that may have been made."""
-
-    charge: Charge
-
-
-class Forget(NamedTuple):
-    """Reset a key."""
-
-    key: str
-
-
-class Move(NamedTuple):
-    """Move the clock, or set it back."""
-
-    seconds: float
-
-
-operations = (
-    st.builds(Ask, charges)
-    | st.builds(Ask, charges)
-    | st.builds(Move, st.floats(0, 60) | st.sampled_from([-30.0, -8 * 3600.0, 6.0]))
-    | st.builds(GiveBack, charges.filter(lambda charge: charge.quota.limit > 0))
-    | st.builds(Forget, st.sampled_from(NAMES))
-)
+# --- the quick path; that it is exact is in test_memory_algorithms.py
 
 
 def itself(key: str) -> str:
     """Return *key*."""
     return key
-
-
-def charge_quickly(store: MemoryStore, charge: Charge) -> RateLimitResult:
-    """Charge one key the way nearly every request does."""
-    bucket, cost = Bucket.of(charge.quota), charge.cost
-    take_one = store.taker("", itself, "", bucket, cost)
-    taken = take_one(charge.key)
-    limited, _, now_us, key = taken
-    receipts = () if limited else (Receipt(replace(charge, key=key), now_us),)
-    return result_of(told(taken, bucket, cost), receipts=receipts)
-
-
-def all_that_is_seen(store: MemoryStore) -> Sequence[object]:
-    """Return the counts of *store*, and where all keys stand."""
-    counts = (len(store), store.evictions, store.exhausted_evictions)
-    return [*counts, *at_once(store.peek([Charge(name, TEN) for name in NAMES]))]
-
-
-@given(st.lists(operations, min_size=10, max_size=40))
-def test_the_quick_path_answers_as_the_plain_one(
-    history: list[Ask | Move | GiveBack | Forget],
-) -> None:
-    """Whatever happens, `taker` leads to the answers and the state of `acquire`."""
-    clock = ManualClock()
-    quick, plain = (MemoryStore(max_keys=3, clock=clock) for _ in range(2))
-    for operation in history:
-        match operation:
-            case Ask(asked):
-                [answer] = at_once(plain.acquire([asked]))
-
-                assert answer == charge_quickly(quick, asked)
-            case Move(seconds):
-                clock.advance(seconds)
-            case GiveBack(charged):
-                at_once(plain.refund([Receipt(charged, clock())]))
-                at_once(quick.refund([Receipt(charged, clock())]))
-            case Forget(key):
-                at_once(plain.reset([key]))
-                at_once(quick.reset([key]))
-
-        assert all_that_is_seen(plain) == all_that_is_seen(quick)
 
 
 async def test_the_quick_path_refuses_by_a_changed_quota(store: MemoryStore) -> None:
@@ -902,14 +804,6 @@ async def test_the_quick_path_makes_its_key_of_parts(store: MemoryStore) -> None
 
     assert "app|ALICE|1" == take_one("alice")[-1]
     assert 3 == remaining(store, "app|ALICE|1", FIVE)
-
-
-async def test_a_charge_by_a_window_is_refused(store: MemoryStore) -> None:
-    """What cannot be counted as it is asked for is not counted in another way."""
-    charge = Charge("alice", FIVE, Algorithm.FIXED_WINDOW)
-
-    with pytest.raises(ConfigurationError, match=r"cannot count by .*fixed_window"):
-        await store.acquire([charge])
 
 
 async def test_too_many_quotas_in_one_place_are_an_error() -> None:

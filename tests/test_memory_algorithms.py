@@ -462,18 +462,18 @@ quotas_of_buckets = plain_quotas | st.sampled_from(
 
 
 @st.composite
-def charges(draw: st.DrawFn) -> Charge:
-    """Draw what is often of one key, one quota and one algorithm, and often not."""
-    using = draw(
-        st.shared(st.sampled_from(Algorithm), key="using") | st.sampled_from(Algorithm)
+def charges(draw: st.DrawFn, *, mixed: bool) -> Charge:
+    """Draw charges of one key, quota and algorithm, or *mixed* with all others."""
+    key, using = (
+        draw(st.shared(each, key=name) | each if mixed else st.shared(each, key=name))
+        for name, each in (
+            ("key", st.sampled_from(NAMES)),
+            ("using", st.sampled_from(Algorithm)),
+        )
     )
     quotas = plain_quotas if using in WINDOWS else quotas_of_buckets
-    return Charge(
-        draw(st.shared(st.sampled_from(NAMES), key="name") | st.sampled_from(NAMES)),
-        draw(st.shared(plain_quotas, key="quota") | quotas),
-        using,
-        draw(st.integers(0, 3) | st.just(11)),
-    )
+    quota = draw(quotas if mixed else st.shared(quotas, key=f"quota of {using}"))
+    return Charge(key, quota, using, draw(st.integers(0, 3) | st.just(11)))
 
 
 class Ask(NamedTuple):
@@ -501,13 +501,22 @@ class Move(NamedTuple):
     seconds: float
 
 
-operations = (
-    st.builds(Ask, charges())
-    | st.builds(Ask, charges())
-    | st.builds(Move, st.floats(0, 60) | st.sampled_from([-30.0, -8 * 3600.0, 6.0]))
-    | st.builds(GiveBack, charges(), st.integers(0, 90))
-    | st.builds(Forget, st.sampled_from(NAMES))
-)
+gaps = st.floats(0, 60) | st.sampled_from([-30.0, -8 * 3600.0, 6.0, 3600.0])
+
+
+def operations(
+    *, mixed: bool
+) -> st.SearchStrategy[list[Ask | Move | GiveBack | Forget]]:
+    """Draw what happens to a store."""
+    asked = charges(mixed=mixed)
+    one = (
+        st.builds(Ask, asked)
+        | st.builds(Ask, asked)
+        | st.builds(Move, gaps)
+        | st.builds(GiveBack, asked, st.integers(0, 90))
+        | st.builds(Forget, st.sampled_from(NAMES))
+    )
+    return st.lists(one, min_size=10, max_size=40)
 
 
 def charge_quickly(store: MemoryStore, charge: Charge) -> RateLimitResult:
@@ -526,7 +535,7 @@ def all_that_is_seen(store: MemoryStore) -> Sequence[object]:
     return [*counts, *at_once(store.peek(looks))]
 
 
-@given(st.lists(operations, min_size=10, max_size=40))
+@given(operations(mixed=True) | operations(mixed=False))
 def test_the_quick_path_answers_as_the_plain_one(
     history: list[Ask | Move | GiveBack | Forget],
 ) -> None:

@@ -27,6 +27,7 @@ from throttled_views import (
     StoreUnavailableError,
 )
 from throttled_views.algorithms.bucket import Bucket
+from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.results import result_of
 
 FIVE = Quota.per_minute(5)  # one back every 12 s
@@ -796,6 +797,19 @@ async def test_the_quick_path_refuses_by_a_changed_quota(store: MemoryStore) -> 
     limited, *_ = take_one("alice")
 
     assert limited
+
+
+def test_on_the_quick_path_a_key_that_rests_holds_no_more_than_the_burst(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """After an hour it is full, and not fuller."""
+    take_one = store.taker("", itself, "", kernel_of(FIVE), 5)
+    first, *_ = take_one("alice")
+    clock.advance(3600)
+    second, *_ = take_one("alice")
+    third, *_ = take_one("alice")
+
+    assert [False, False, True] == [first, second, third]
 
 
 async def test_the_quick_path_makes_its_key_of_parts(store: MemoryStore) -> None:

@@ -164,6 +164,10 @@ async def decide_all(
         Whether it is refused. If so, all that is in *charged* came back: a refusal is
         free.
 
+    Raises:
+        RateLimitUnavailableError: A store is unavailable, and a limit denies then. That
+            is free, too.
+
     Args:
         plans: What to charge by.
         scope: The request.
@@ -172,12 +176,20 @@ async def decide_all(
     outcome = outcome_of(scope)
     for plan in plans:
         known = len(outcome.answers)
-        limited = await plan.decide(scope)
+        try:
+            limited = await plan.decide(scope)
+        except RateLimitUnavailableError:
+            await _give_back(charged)
+            raise
         added = [answer.result.receipts for answer in outcome.answers[known:]]
         charged.extend((plan.store, receipts) for receipts in added)
         if limited:
-            for store, receipts in charged:
-                await store.refund(receipts)
-            charged.clear()
+            await _give_back(charged)
             return True
     return False
+
+
+async def _give_back(charged: list[tuple[Store, Sequence[Receipt]]]) -> None:
+    for store, receipts in charged:
+        await store.refund(receipts)
+    charged.clear()

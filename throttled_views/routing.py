@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import (
-    AsyncIterator,
+    AsyncGenerator,
     Awaitable,
     Callable,
     Coroutine,
@@ -647,7 +647,7 @@ def _closing(store: Store, lifespan: Lifespan[Any]) -> Lifespan[Any]:
     """Return *lifespan* with *store* closed at its end: an application ends with it."""
 
     @asynccontextmanager
-    async def around(app: Any) -> AsyncIterator[Any]:
+    async def around(app: Any) -> AsyncGenerator[Any, None]:
         try:
             async with lifespan(app) as state:
                 yield state

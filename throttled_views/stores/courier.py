@@ -26,27 +26,38 @@ from contextvars import Context
 from typing import Any, Protocol, TypeAlias
 
 from throttled_views.errors import StoreUnavailableError
+from throttled_views.stores.deciding import Taken
 from throttled_views.stores.wire import Script, Spec, encoded_ops, script_of
 
 __all__ = [
-    "Answer",
     "Asked",
     "Batch",
     "Call",
     "Command",
     "Courier",
+    "Finish",
     "Line",
     "NoScriptError",
+    "Told",
     "run",
 ]
 
+_NOT_STORED = 2  # a verdict of acquire.lua
 _MOST_LIMITS = 32  # of a batch: the server decides them while the next is encoded
 
-Asked: TypeAlias = Sequence[tuple[bytes, Spec]]
+Asked: TypeAlias = Sequence[tuple[str, Spec]]
 """The limits of one request: a key and what it costs, for each."""
 
-Answer: TypeAlias = tuple[bool, int, list[Any]]
-"""Whether a request was admitted, the store's time, and its states before that."""
+Told: TypeAlias = Callable[[str, Spec, bool, int, Any, Sequence[int]], Taken]
+"""Makes of the answer to one limit what the one who asked gets; as `Finish` else."""
+
+Finish: TypeAlias = Callable[[bool, int, Any, Sequence[Sequence[int]]], Any]
+"""
+Makes of an answer what the one who asked gets.
+
+Of whether the request was admitted, the store's time in microseconds, what was noted
+when its batch was opened, and what the kind of each limit answers.
+"""
 
 
 class Line(Protocol):
@@ -76,17 +87,19 @@ class Call:
     Something to send, and all that wait for it.
 
     Attributes:
-        timer: Ends the call at its deadline.
+        deadline: When it is given up, by the clock of the loop.
         task: Sends it, while that is under way.
-        is_late: Whether the deadline is over.
+        is_late: Whether it was given up.
+        is_over: Whether all that waited were told something.
     """
 
-    __slots__ = ("is_late", "task", "timer")
+    __slots__ = ("deadline", "is_late", "is_over", "task")
 
     def __init__(self) -> None:
-        self.timer: asyncio.TimerHandle | None = None
+        self.deadline = 0.0
         self.task: asyncio.Task[None] | None = None
         self.is_late = False
+        self.is_over = False
 
     async def send(self, line: Line) -> None:
         """Ask the server, and tell those who wait."""
@@ -106,6 +119,7 @@ class Call:
         if self.task is not None:
             self.task.cancel()
         else:
+            self.is_over = True
             self.fail(StoreUnavailableError("No connection was free in time"))
 
 
@@ -137,34 +151,64 @@ class Command(Call):
 
 
 class Batch(Call):
-    """Checks that are decided by one call of the script."""
+    """
+    Checks that are decided by one call of the script.
 
-    __slots__ = ("_clock_us", "_looks_only", "_waiting", "size", "slot")
+    Attributes:
+        slot: Where its keys are in a cluster.
+        ones: The requests of one limit, and what their answers will be.
+        size: Limits in it.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_clock_us",
+        "_looks_only",
+        "_several",
+        "_told",
+        "ones",
+        "size",
+        "slot",
+    )
 
     def __init__(
-        self, clock_us: Callable[[], int], slot: int, *, looks_only: bool = False
+        self,
+        clock_us: Callable[[], int],
+        begun: Any,
+        told: Told,
+        slot: int = 0,
+        *,
+        looks_only: bool = False,
     ) -> None:
         super().__init__()
         self.slot = slot
+        self._begun = begun
+        self._told = told
         self._clock_us = clock_us
         self._looks_only = looks_only
-        self._waiting: list[tuple[Asked, asyncio.Future[Answer]]] = []
+        # Nearly all requests have one limit, and are to cost as little as they can.
+        self.ones: list[tuple[str, Spec, asyncio.Future[Taken]]] = []
+        self._several: list[tuple[Asked, asyncio.Future[Any], Finish]] = []
         self.size = 0
 
-    def add(self, asked: Asked, future: asyncio.Future[Answer]) -> None:
-        """Add a request; *future* gets its answer."""
-        self._waiting.append((asked, future))
+    def add(self, asked: Asked, future: asyncio.Future[Any], finish: Finish) -> None:
+        """Add a request; *future* gets what *finish* makes of its answer."""
+        self._several.append((asked, future, finish))
         self.size += len(asked)
 
     def is_wanted(self) -> bool:
         """See `Call.is_wanted`; whoever does not wait any more is left out."""
-        self._waiting = [each for each in self._waiting if not each[1].done()]
-        return bool(self._waiting)
+        self.ones = [each for each in self.ones if not each[2].done()]
+        self._several = [each for each in self._several if not each[1].done()]
+        return bool(self.ones or self._several)
 
     async def send(self, line: Line) -> None:
         """See `Call.send`."""
-        keys, specs, ops = encoded_ops([asked for asked, _ in self._waiting])
-        script = script_of("acquire", frozenset(spec.kind for spec in specs))
+        keys, specs, ops = encoded_ops(
+            [(key, spec) for key, spec, _ in self.ones],
+            [asked for asked, *_ in self._several],
+        )
+        script = script_of("acquire", frozenset([spec.kind for spec in specs]))
         raw = b"".join([spec.raw for spec in specs])
         looks = int(self._looks_only)
         reply = await run(line, script, keys, self._clock_us(), looks, raw, ops)
@@ -172,24 +216,42 @@ class Batch(Call):
 
     def _deliver(self, reply: list[Any]) -> None:
         now_us, at = reply[0], 1
-        for asked, future in self._waiting:
-            verdict, states = reply[at], []
+        for key, spec, future in self.ones:
+            verdict, start = reply[at], at + 1
+            at = start + spec.width
+            if future.done():
+                continue
+            if verdict == _NOT_STORED:
+                future.set_exception(_unavailable(reply[-1]))
+                continue
+            answer = reply[start:at]
+            future.set_result(
+                self._told(key, spec, verdict == 1, now_us, self._begun, answer)
+            )
+        self._deliver_several(reply, at)
+
+    def _deliver_several(self, reply: list[Any], at: int) -> None:
+        now_us = reply[0]
+        for asked, future, finish in self._several:
+            verdict, answers = reply[at], []
             at += 1
             for _, spec in asked:
-                after = at + spec.kind.width
-                states.append(spec.state(now_us, reply[at:after]))
+                after = at + spec.width
+                answers.append(reply[at:after])
                 at = after
             if future.done():
                 continue
-            if verdict == 2:  # noqa: PLR2004 - see acquire.lua
+            if verdict == _NOT_STORED:
                 future.set_exception(_unavailable(reply[-1]))
             else:
-                future.set_result((verdict == 1, now_us, states))
+                future.set_result(finish(verdict == 1, now_us, self._begun, answers))
 
     def fail(self, error: BaseException) -> None:
         """See `Call.fail`."""
-        for _, future in self._waiting:
+        for _, _, future in self.ones:
             _fail(future, error)
+        for _, several, _ in self._several:
+            _fail(several, error)
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
@@ -228,62 +290,106 @@ class Courier:
         lines: Lines to hold at most.
         timeout: Seconds for a call, from its first check until it is answered.
         clock_us: What a script is told of the time; 0 leaves it to the server.
+        begin: What to note when a batch is opened, for those who finish its answers.
+        told: Makes of the answer to `check_one` what is told.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a part of it
         self,
         open_line: Callable[[], Line],
         *,
         lines: int,
         timeout: float,
         clock_us: Callable[[], int],
+        begin: Callable[[], Any],
+        told: Told,
     ) -> None:
         self._free = [open_line() for _ in range(lines)]
         self._lines = tuple(self._free)
         self._timeout = timeout
         self._clock_us = clock_us
+        self._begin = begin
+        self._told = told
         self._loop = asyncio.get_running_loop()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._calls: deque[Call] = deque()  # by their deadlines
         self._open: dict[int, Batch] = {}
         self._ready: deque[Call] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def check(self, asked: Asked, slot: int = 0) -> asyncio.Future[Answer]:
+    def check(self, asked: Asked, finish: Finish, slot: int = 0) -> asyncio.Future[Any]:
         """
         Ask for one request; its limits are charged together, or not at all.
 
         Args:
             asked: The limits of the request.
+            finish: Makes of the answer what the future gets.
             slot: Where their keys are in a cluster; a batch is of one slot.
         """
         batch = self._open.get(slot)
         if batch is None or batch.is_late:  # while no line was free
-            batch = self._open[slot] = Batch(self._clock_us, slot)
-            self._submit(batch)
-        future: asyncio.Future[Answer] = self._loop.create_future()
-        batch.add(asked, future)
+            batch = self._opened(slot)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        batch.add(asked, future, finish)
         if batch.size >= _MOST_LIMITS:
             del self._open[slot]
         return future
 
-    async def look(self, asked: Asked) -> Answer:
-        """Ask as `check` does, and charge nothing."""
-        future: asyncio.Future[Answer] = self._loop.create_future()
-        batch = Batch(self._clock_us, 0, looks_only=True)
-        batch.add(asked, future)
-        self._submit(batch)
-        return await future
+    def check_one(self, key: str, spec: Spec, slot: int = 0) -> asyncio.Future[Taken]:
+        """Ask for a request of one limit, as `check` does."""
+        batch = self._open.get(slot)
+        if batch is None or batch.is_late:
+            batch = self._opened(slot)
+        future: asyncio.Future[Taken] = asyncio.Future(loop=self._loop)
+        batch.ones.append((key, spec, future))
+        batch.size += 1
+        if batch.size >= _MOST_LIMITS:
+            del self._open[slot]
+        return future
 
-    async def command(self, ask: Callable[[Line], Awaitable[Any]]) -> Any:
+    def _opened(self, slot: int) -> Batch:
+        batch = Batch(self._clock_us, self._begin(), self._told, slot)
+        self._open[slot] = batch
+        self._submit(batch)
+        return batch
+
+    def look(self, asked: Asked, finish: Finish) -> asyncio.Future[Any]:
+        """Ask as `check` does, and charge nothing."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        batch = Batch(self._clock_us, self._begin(), self._told, looks_only=True)
+        batch.add(asked, future, finish)
+        self._submit(batch)
+        return future
+
+    def command(self, ask: Callable[[Line], Awaitable[Any]]) -> asyncio.Future[Any]:
         """Let *ask* use a line on its own."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._submit(Command(ask, future))
-        return await future
+        return future
 
     def _submit(self, call: Call) -> None:
-        call.timer = self._loop.call_later(self._timeout, call.expire)
+        call.deadline = self._loop.time() + self._timeout
+        while self._calls and self._calls[0].is_over:
+            self._calls.popleft()
+        self._calls.append(call)
+        if self._alarm is None:  # one for all: a timer for each would cost a heap
+            self._alarm = self._loop.call_at(call.deadline, self._expire)
         self._ready.append(call)
         if self._free:
             self._start()
+
+    def _expire(self) -> None:
+        """Give up all calls whose deadline is over, and wait for the next one."""
+        now = self._loop.time()
+        while self._calls and (
+            self._calls[0].is_over or self._calls[0].deadline <= now
+        ):
+            call = self._calls.popleft()
+            if not call.is_over:
+                call.expire()
+        self._alarm = None
+        if self._calls:
+            self._alarm = self._loop.call_at(self._calls[0].deadline, self._expire)
 
     def _start(self) -> None:
         # In a context of its own: a request's variables are not to live on in it.
@@ -302,8 +408,7 @@ class Courier:
                     self._start()
                 if not call.is_late and call.is_wanted():
                     await self._deliver(call, line, task)
-                if call.timer is not None:
-                    call.timer.cancel()
+                call.is_over = True
         finally:
             self._free.append(line)
             self._tasks.discard(task)
@@ -337,7 +442,11 @@ class Courier:
         for call in self._ready:
             call.fail(StoreUnavailableError("The store was closed"))
         self._ready.clear()
+        self._calls.clear()
         self._open.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         for line in self._lines:
             with contextlib.suppress(Exception):
                 await line.hang_up()

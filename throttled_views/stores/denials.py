@@ -13,16 +13,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from throttled_views.algorithms.base import AnyKernel
-from throttled_views.algorithms.log import Log
+from throttled_views.algorithms.log import SlidingLog
 from throttled_views.results import Charge, RateLimitResult
 from throttled_views.stores.base import Clock
-from throttled_views.stores.deciding import State, decide
+from throttled_views.stores.deciding import State, Taken, decide, shown
 from throttled_views.stores.wire import Spec
 
-__all__ = ["Denials", "Pair"]
+__all__ = ["Begun", "Denials", "Pair"]
 
 _MOST_KEYS = 10_000
 _LONGEST_US = 1_000_000
+
+Begun: TypeAlias = tuple[int, int]
+"""When something was asked, by our own clock; and how often keys were forgotten."""
 
 Pair: TypeAlias = tuple[str, AnyKernel]
 """A key, and what counts it."""
@@ -46,6 +49,15 @@ class _Denial(NamedTuple):
     heard_us: int
     until_us: int
 
+    def covers(self, prices: Mapping[Pair, int]) -> bool:
+        """Tell whether *prices* are refused, too: those of the same keys, or higher."""
+        return self.prices.keys() == prices.keys() and all(
+            price >= self.prices[pair]
+            # What must leave a log is known for the very price.
+            and (price == self.prices[pair] or not isinstance(pair[1], SlidingLog))
+            for pair, price in prices.items()
+        )
+
     def state(self, key: str, kernel: AnyKernel) -> State:
         """Return where *key* stood."""
         return self.states[key, kernel]
@@ -57,14 +69,17 @@ class Denials:
 
     Args:
         clock: The clock of the store, if it is not the server's, in microseconds.
+
+    Attributes:
+        known: The calls, by key.
     """
 
     def __init__(self, clock: Clock | None) -> None:
         self._now_us: Clock = clock or (lambda: time.monotonic_ns() // 1_000)
-        self._denials: dict[str, _Denial] = {}
+        self.known: dict[str, _Denial] = {}
         self._forgotten = 0
 
-    def begin(self) -> tuple[int, int]:
+    def begin(self) -> Begun:
         """Return what `note` wants to know: the time before the server was asked."""
         return self._now_us(), self._forgotten
 
@@ -73,7 +88,7 @@ class Denials:
         prices: Mapping[Pair, int],
         states: Mapping[Pair, State],
         at_us: int,
-        begun: tuple[int, int],
+        begun: Begun,
     ) -> None:
         """
         Remember that a call was refused.
@@ -92,37 +107,35 @@ class Denials:
             limited, state = kernel.take(states[pair], at_us, price)
             if not limited:
                 continue
-            if isinstance(state, Log) and state.used < kernel.capacity:
-                continue  # its hits leave one by one, and only the server knows when
-            wait_us = kernel.tell(limited, states[pair], at_us, price).retry_us
-            until_us = began_us + min(wait_us or 0, _LONGEST_US)
-            if len(self._denials) >= _MOST_KEYS:
-                self._denials.pop(next(iter(self._denials)), None)
-            self._denials[key] = _Denial(
-                prices, states, at_us, self._now_us(), until_us
-            )
+            steady_us = _steady_us(kernel, state, at_us, price)
+            until_us = began_us + min(_LONGEST_US, steady_us)
+            if len(self.known) >= _MOST_KEYS:
+                self.known.pop(next(iter(self.known)), None)
+            self.known[key] = _Denial(prices, states, at_us, self._now_us(), until_us)
 
     def verdict(
         self, charges: Sequence[Charge], prices: Mapping[Pair, int]
     ) -> Sequence[RateLimitResult] | None:
         """Return the results of *charges* if they are known to be refused."""
         for key, _ in prices:
-            if (denial := self._denials.get(key)) is None:
+            if (denial := self.known.get(key)) is None:
                 continue
             now_us = self._still(key, denial, prices)
             if now_us is not None:
                 return decide(charges, denial.state, now_us).results
         return None
 
-    def standing(self, key: str, spec: Spec) -> tuple[State, int] | None:
-        """Return the state of a refused *key*, and its time, if it is known."""
-        if (denial := self._denials.get(key)) is None:
+    def taken(self, key: str, spec: Spec) -> Taken | None:
+        """Return the refusal of what *spec* asks of *key* if it is known, else None."""
+        if (denial := self.known.get(key)) is None:
             return None
-        pair = key, spec.kernel
+        kernel = spec.kernel
+        pair = key, kernel
         now_us = self._still(key, denial, {pair: spec.cost})
         if now_us is None:
             return None
-        return spec.kernel.settle(denial.states[pair], now_us), now_us
+        state = kernel.settle(denial.states[pair], now_us)
+        return True, shown(kernel, state, now_us), now_us, key
 
     def _still(
         self, key: str, denial: _Denial, prices: Mapping[Pair, int]
@@ -131,16 +144,10 @@ class Denials:
         ours_us = self._now_us()
         # A clock of the user may have been set back.
         if not denial.heard_us <= ours_us < denial.until_us:
-            self._denials.pop(key, None)
+            self.known.pop(key, None)
             return None
-        if denial.prices.keys() != prices.keys():
+        if denial.prices != prices and not denial.covers(prices):
             return None
-        for pair, price in prices.items():
-            known = denial.prices[pair]
-            if price < known or (
-                price > known and isinstance(denial.states[pair], Log)
-            ):
-                return None
         return denial.at_us + ours_us - denial.heard_us
 
     def forget(self, keys: Iterable[str]) -> None:
@@ -150,6 +157,18 @@ class Denials:
 
     def drop(self, keys: Iterable[str]) -> None:
         """Know nothing of *keys* any more: they were charged, and stand elsewhere."""
-        if self._denials:
+        if self.known:
             for key in keys:
-                self._denials.pop(key, None)
+                self.known.pop(key, None)
+
+
+def _steady_us(kernel: AnyKernel, state: State, at_us: int, price: int) -> int:
+    """
+    Return how long *price* is refused, and all that is told of that is known.
+
+    What leaves a log with its first hit is not known, only when.
+    """
+    wait_us = kernel.tell(True, state, at_us, price).retry_us or 0  # noqa: FBT003
+    if isinstance(kernel, SlidingLog) and state.hits:
+        wait_us = min(wait_us, state.hits[0][0] + kernel.period_us - at_us)
+    return wait_us

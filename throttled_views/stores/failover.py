@@ -58,6 +58,9 @@ class Failover:
             admits, and tells of a key that nothing was charged to.
         on_change: Is told when *store* goes down or up.
         clock: Seconds, for tests; the monotonic clock unless given.
+
+    Attributes:
+        is_up: Whether the store answered last time.
     """
 
     def __init__(
@@ -75,24 +78,20 @@ class Failover:
         self._local = MemoryStore(max_keys=_MOST_LOCAL_KEYS)
         self._error: StoreUnavailableError | None = None
         self._probe_at = 0.0
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the store answered last time."""
-        return self._error is None
+        self.is_up = True
 
     def failed(self, error: StoreUnavailableError) -> None:
         """Note that the store did not answer."""
         self._probe_at = self._clock() + _PROBE_EVERY_S
-        if self._error is None:
-            self._error = error
+        if self.is_up:
+            self.is_up, self._error = False, error
             _logger.warning("The store is unavailable, its policy decides: %s", error)
             self._on_change(error)
 
     def succeeded(self) -> None:
         """Note that the store answered."""
-        if self._error is not None:
-            self._error = None
+        if not self.is_up:
+            self.is_up, self._error = True, None
             _logger.warning("The store is available again, and decides")
             self._on_change(None)
 
@@ -154,7 +153,7 @@ class Failover:
 
     def _is_asked(self) -> bool:
         """Tell whether to ask the store: if it is up, or it is time for a probe."""
-        if self._error is None:
+        if self.is_up:
             return True
         now = self._clock()
         if now < self._probe_at:

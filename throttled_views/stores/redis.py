@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -28,8 +28,8 @@ from throttled_views.errors import ConfigurationError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock
 from throttled_views.stores.courier import Asked, Courier, Line, run
-from throttled_views.stores.deciding import Reader, State, Taken, decide, look, shown
-from throttled_views.stores.denials import Denials, Pair
+from throttled_views.stores.deciding import State, Taken, decide, look
+from throttled_views.stores.denials import Begun, Denials, Pair
 from throttled_views.stores.lines import ClusterLine, ConnectionLine
 from throttled_views.stores.wire import Script, Spec, script_of, spec_of
 
@@ -48,12 +48,12 @@ class _Home(NamedTuple):
 
     client: _Client
     is_ours: bool
+    is_cluster: bool
     courier: Courier
 
     def slot_of(self, key: str) -> int:
         """Return where *key* is in a cluster; all is in one place elsewhere."""
-        client = self.client
-        return client.keyslot(key) if isinstance(client, RedisCluster) else 0
+        return cast("RedisCluster", self.client).keyslot(key) if self.is_cluster else 0
 
     async def aclose(self) -> None:
         await self.courier.aclose()
@@ -149,10 +149,10 @@ class RedisStore:
         prices = _prices(charges)
         if (known := self._denials.verdict(charges, prices)) is not None:
             return known
-        home, begun = self._home(), self._denials.begin()
-        asked = _asked(prices)
+        home, asked = self._home(), _asked(prices)
         slot = home.slot_of(charges[0].key)
-        admitted, now_us, found = await home.courier.check(asked, slot)
+        finish = partial(_states_of, asked)
+        admitted, now_us, begun, found = await home.courier.check(asked, finish, slot)
         states = dict(zip(prices, found, strict=True))
         if admitted:
             self._denials.drop(key for key, _ in prices)
@@ -169,7 +169,8 @@ class RedisStore:
             now_us, found = await self._look(
                 [(_pair(each), each.cost) for each in some]
             )
-            looks = look(some, _in_turn(found), now_us)
+            states = iter(found)
+            looks = look(some, lambda *_: next(states), now_us)  # noqa: B023
             results |= zip(group, looks, strict=True)
         return [results[index] for index in range(len(charges))]
 
@@ -189,13 +190,14 @@ class RedisStore:
     ) -> tuple[int, Sequence[State | None]]:
         """Return where keys of one slot stand, as far as each price needs to know."""
         asked = [
-            (key.encode(), spec_of(kernel, price if price <= kernel.capacity else 0))
+            (key, spec_of(kernel, price if price <= kernel.capacity else 0))
             for (key, kernel), price in prices
             if kernel.capacity
         ]
         if not asked:
             return 0, [None] * len(prices)
-        _, now_us, found = await self._home().courier.look(asked)
+        finish = partial(_states_of, asked)
+        _, now_us, _, found = await self._home().courier.look(asked, finish)
         states = iter(found)
         return now_us, [
             next(states) if kernel.capacity else None for (_, kernel), _ in prices
@@ -240,7 +242,7 @@ class RedisStore:
         tail: str,
         kernel: AnyKernel,
         cost: int,
-    ) -> Callable[[_SubjectT], Taken | Coroutine[Any, Any, Taken]]:
+    ) -> Callable[[_SubjectT], Taken | asyncio.Future[Taken]]:
         """
         Return a function that charges *cost* to one key, as `acquire` does.
 
@@ -248,30 +250,36 @@ class RedisStore:
         returns what is to be awaited.
         """
         spec = spec_of(kernel, cost)
-        standing = self._denials.standing
+        denials, homes = self._denials, self._homes
+        known, running_loop = denials.known, asyncio.get_running_loop
 
-        def take(subject: _SubjectT) -> Taken | Coroutine[Any, Any, Taken]:
+        def take(subject: _SubjectT) -> Taken | asyncio.Future[Taken]:
             key = f"{head}{principal_of(subject)}{tail}"
-            denied = standing(key, spec)
-            if denied is None:
-                return self._take(key, spec)
-            state, now_us = denied
-            return True, shown(kernel, state, now_us), now_us, key
+            if key in known:
+                taken = denials.taken(key, spec)
+                if taken is not None:
+                    return taken
+            home = homes.get(running_loop()) or self._home()
+            slot = home.slot_of(key) if home.is_cluster else 0
+            return home.courier.check_one(key, spec, slot)
 
         return take
 
-    async def _take(self, key: str, spec: Spec) -> Taken:
-        home, begun, kernel = self._home(), self._denials.begin(), spec.kernel
-        asked = ((key.encode(), spec),)
-        answer = await home.courier.check(asked, home.slot_of(key))
-        admitted, now_us, (state,) = answer
-        if admitted:
-            self._denials.drop((key,))
-            _, state = kernel.take(state, now_us, spec.cost)
-        else:
-            pair = key, kernel
+    def _told(  # noqa: PLR0913, PLR0917 - what was asked, and what is answered
+        self,
+        key: str,
+        spec: Spec,
+        admitted: bool,  # noqa: FBT001
+        now_us: int,
+        begun: Begun,
+        answer: Sequence[int],
+    ) -> Taken:
+        if not admitted:
+            pair, state = (key, spec.kernel), spec.state(now_us, answer)
             self._denials.note({pair: spec.cost}, {pair: state}, now_us, begun)
-        return not admitted, shown(kernel, state, now_us), now_us, key
+        elif self._denials.known:
+            self._denials.drop((key,))
+        return spec.taken(key, admitted, now_us, answer)
 
     def _home(self) -> _Home:
         loop = asyncio.get_running_loop()
@@ -288,9 +296,16 @@ class RedisStore:
         else:
             line, lines = partial(ConnectionLine, client.connection_pool), _LINES
         courier = Courier(
-            line, lines=lines, timeout=self._timeout, clock_us=self._clock_us
+            line,
+            lines=lines,
+            timeout=self._timeout,
+            clock_us=self._clock_us,
+            begin=self._denials.begin,
+            told=self._told,
         )
-        home = self._homes[loop] = _Home(client, self._is_ours, courier)
+        home = self._homes[loop] = _Home(
+            client, self._is_ours, isinstance(client, RedisCluster), courier
+        )
         return home
 
 
@@ -334,10 +349,21 @@ def _is_hopeless(pair: Pair, price: int) -> bool:
 
 
 def _asked(prices: Mapping[Pair, int]) -> Asked:
-    return [
-        (key.encode(), spec_of(kernel, price))
-        for (key, kernel), price in prices.items()
+    return [(key, spec_of(kernel, price)) for (key, kernel), price in prices.items()]
+
+
+def _states_of(
+    asked: Asked,
+    admitted: bool,  # noqa: FBT001
+    now_us: int,
+    begun: Begun,
+    answers: Sequence[Sequence[int]],
+) -> tuple[bool, int, Begun, list[State]]:
+    states = [
+        spec.state(now_us, answer)
+        for (_, spec), answer in zip(asked, answers, strict=True)
     ]
+    return admitted, now_us, begun, states
 
 
 def _spec_of_charge(charge: Charge) -> Spec:
@@ -348,12 +374,6 @@ def _reader(
     states: Mapping[Pair, State],
 ) -> Callable[[str, AnyKernel], State | None]:
     return lambda key, kernel: states.get((key, kernel))
-
-
-def _in_turn(states: Sequence[State | None]) -> Reader:
-    """Return what gives *states* one after the other, whoever is asked for."""
-    left = iter(states)
-    return lambda _key, _kernel: next(left)
 
 
 def _slots(keys: Sequence[str], slot_of: Callable[[str], int]) -> list[list[int]]:

@@ -29,6 +29,7 @@ from throttled_views.algorithms.windows import (
     Window,
     Windows,
 )
+from throttled_views.stores.deciding import Taken
 
 __all__ = ["Kind", "Script", "Spec", "encoded_ops", "script_of", "spec_of"]
 
@@ -100,18 +101,20 @@ def _windows_state(
 
 def _log_state(log: SlidingLog, cost: int, now_us: int, answer: Sequence[int]) -> Log:
     """
-    Return a log with one or two hits that answers as the whole one does.
+    Return a log with up to three hits that answers as the whole one does, for a while.
 
-    The first is of what must leave before *cost* has room, at the time of its last hit.
+    Up to when the oldest hit leaves: its time is right, and what it charged is not
+    known. The second is of what else must leave before *cost* has room.
     """
-    used, _oldest_us, newest_us, enough_us = answer
-    newest = (now_us - newest_us, used)
-    if not used:
-        return Log(0, ())
-    if not enough_us or enough_us == newest_us:
-        return Log(used, (newest,))
-    short = used + cost - log.capacity
-    return Log(used, ((now_us - enough_us, short), (newest[0], used - short)))
+    used, *since_us = answer
+    oldest, newest, enough = (now_us - each for each in since_us)
+    short = max(0, used + cost - log.capacity)
+    counts: dict[int, int] = {}
+    for at_us, count in ((oldest, min(1, short)), (enough, short - 1), (newest, used)):
+        part = min(max(0, count), used - sum(counts.values()))
+        counts[at_us] = counts.get(at_us, 0) + part
+    hits = tuple(sorted(hit for hit in counts.items() if hit[1]))
+    return Log(used, hits)
 
 
 _KINDS: Mapping[type[AnyKernel], Kind] = {
@@ -131,15 +134,37 @@ class Spec:
         cost: The cost; at most the capacity.
         kind: How kernels of its class travel.
         raw: The numbers, packed.
+        width: Numbers in an answer.
     """
 
-    __slots__ = ("cost", "kernel", "kind", "raw")
+    __slots__ = ("cost", "kernel", "kind", "raw", "width")
 
     def __init__(self, kernel: AnyKernel, cost: int) -> None:
         self.kernel = kernel
         self.cost = cost
         self.kind = _KINDS[type(kernel)]
         self.raw = _SPEC.pack(self.kind.number, *self.kind.numbers(kernel, cost))
+        self.width = self.kind.width
+
+    def taken(
+        self,
+        key: str,
+        admitted: bool,  # noqa: FBT001
+        now_us: int,
+        answer: Sequence[int],
+    ) -> Taken:
+        """Return what an *answer* of *now_us* comes to, charged if *admitted*."""
+        kernel = self.kernel
+        if isinstance(kernel, Bucket):  # nearly always; by hand what follows
+            since_us, part = answer
+            level = since_us * kernel.scale - part
+            if admitted:
+                level -= self.cost * kernel.token
+            return not admitted, level, now_us, key
+        state = self.state(now_us, answer)
+        if admitted:
+            _, state = kernel.take(state, now_us, self.cost)
+        return not admitted, state, now_us, key
 
     def state(self, now_us: int, answer: Sequence[int]) -> Any:
         """Return the state that an *answer* of *now_us* is of."""
@@ -169,20 +194,28 @@ def script_of(name: str, kinds: frozenset[Kind]) -> Script:
 
 
 def encoded_ops(
-    requests: Iterable[Sequence[tuple[bytes, Spec]]],
+    ones: Iterable[tuple[str, Spec]], several: Iterable[Sequence[tuple[str, Spec]]]
 ) -> tuple[list[bytes], list[Spec], bytes]:
     """
     Return what a batch is about: distinct keys, distinct specs, and who wants what.
 
     Args:
-        requests: For each request its limits: the key, and what it costs.
+        ones: The requests of one limit: the key, and what it costs.
+        several: For each other request its limits.
     """
-    keys: dict[bytes, int] = {}
+    keys: dict[str, int] = {}
     specs: dict[Spec, int] = {}
     ops: list[int] = []
-    for limits in requests:
+    for key, spec in ones:
+        ops += (
+            1,
+            keys.setdefault(key, len(keys)),
+            specs.setdefault(spec, len(specs)),
+        )
+    for limits in several:
         ops.append(len(limits))
         for key, spec in limits:
             ops.append(keys.setdefault(key, len(keys)))
             ops.append(specs.setdefault(spec, len(specs)))
-    return list(keys), list(specs), struct.pack(f"<{len(ops)}H", *ops)
+    words = [key.encode() for key in keys]
+    return words, list(specs), struct.pack(f"<{len(ops)}H", *ops)

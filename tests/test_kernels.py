@@ -35,7 +35,11 @@ KINDS: dict[Algorithm, type[AnyKernel]] = {
     Algorithm.SLIDING_WINDOW: SlidingWindow,
     Algorithm.SLIDING_LOG: SlidingLog,
 }
-BUCKETS = (Algorithm.TOKEN_BUCKET, Algorithm.GCRA, Algorithm.LEAKY_BUCKET)
+BUCKETS: tuple[Algorithm, ...] = (
+    Algorithm.TOKEN_BUCKET,
+    Algorithm.GCRA,
+    Algorithm.LEAKY_BUCKET,
+)
 WINDOWS = (Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW, Algorithm.SLIDING_LOG)
 
 each_algorithm = pytest.mark.parametrize("using", Algorithm)

@@ -464,16 +464,17 @@ quotas_of_buckets = plain_quotas | st.sampled_from(
 @st.composite
 def charges(draw: st.DrawFn, *, mixed: bool) -> Charge:
     """Draw charges of one key, quota and algorithm, or *mixed* with all others."""
-    key, using = (
-        draw(st.shared(each, key=name) | each if mixed else st.shared(each, key=name))
-        for name, each in (
-            ("key", st.sampled_from(NAMES)),
-            ("using", st.sampled_from(Algorithm)),
-        )
-    )
+    keys = st.shared(st.sampled_from(NAMES), key="key")
+    algorithms = st.shared(st.sampled_from(Algorithm), key="using")
+    using = draw(algorithms | st.sampled_from(Algorithm) if mixed else algorithms)
     quotas = plain_quotas if using in WINDOWS else quotas_of_buckets
     quota = draw(quotas if mixed else st.shared(quotas, key=f"quota of {using}"))
-    return Charge(key, quota, using, draw(st.integers(0, 3) | st.just(11)))
+    return Charge(
+        draw(keys | st.sampled_from(NAMES) if mixed else keys),
+        quota,
+        using,
+        draw(st.integers(0, 3) | st.just(11)),
+    )
 
 
 class Ask(NamedTuple):

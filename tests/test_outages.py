@@ -197,7 +197,7 @@ async def test_a_limit_may_have_a_policy_of_its_own(
         """Do nothing."""
 
     @router.view
-    class View(ThrottledView):  # pyright: ignore[reportUnusedClass]
+    class View(ThrottledView):
         path = "/view"
         throttle = Limit("1/h", on_store_error=policy)
 
@@ -307,7 +307,7 @@ async def test_case_79_other_routes_do_not_notice(
         """Do nothing."""
 
     @router.view
-    class View(ThrottledView):  # pyright: ignore[reportUnusedClass]
+    class View(ThrottledView):
         path = "/exempt"
         throttle = EXEMPT
 

@@ -70,7 +70,7 @@ class Kernel(Protocol[_StateT]):
         """
         ...
 
-    def refund(self, state: _StateT, now_us: int, cost: int, at_us: int) -> _StateT:
+    def refund(self, state: _StateT, now_us: int, cost: int, at_us: int, /) -> _StateT:
         """
         Give back *cost*, which was charged at *at_us*; never more than is charged.
 

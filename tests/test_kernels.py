@@ -1,6 +1,7 @@
 """All algorithms: which kernel counts for which, and what holds for every one."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -279,7 +280,7 @@ def test_the_names_of_the_bucket_admit_the_same(
     data: st.DataObject, quota: Quota
 ) -> None:
     """What one of the three answers, the others answer, to the last number."""
-    states: dict[Algorithm, object] = dict.fromkeys(BUCKETS)
+    states: dict[Algorithm, Any] = dict.fromkeys(BUCKETS)
     for at_us, cost in data.draw(requests(quota)):
         told = set[Decision]()
         for using in BUCKETS:

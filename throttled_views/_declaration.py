@@ -235,7 +235,7 @@ def unguarded(endpoint: Any) -> Any:
 
 
 def _face(endpoint: Any) -> object:
-    own: dict[str, Any] = vars(endpoint)
+    own: dict[str, Any] = endpoint.__dict__
     marks = {name: id(mark) for name, mark in own.items() if name != _DECLARED}
     return endpoint.__name__, endpoint.__doc__, marks
 

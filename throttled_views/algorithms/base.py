@@ -96,7 +96,11 @@ class Kernel(Protocol[_StateT]):
         ...
 
     def fullness(self, state: _StateT, now_us: int) -> tuple[bool, int]:
-        """Tell whether a request has room, and how much room there is, of 2**32."""
+        """
+        Tell whether a request has room, and how much room there is, of 2**32.
+
+        *state* need not be settled.
+        """
         ...
 
     def pack(self, state: _StateT) -> int | _StateT:

@@ -114,7 +114,7 @@ class Counter(ABC, Generic[_StateT]):
 
     def fullness(self, state: _StateT, now_us: int) -> tuple[bool, int]:
         """Tell whether a unit has room, and how much room there is, of 2**32."""
-        room = self.room(state, now_us)
+        room = self.room(self.settle(state, now_us), now_us)
         return room > 0, (room << 32) // max(1, self.capacity)
 
     def start_us(self, at_us: int) -> int:

@@ -115,7 +115,7 @@ class _Shard:
         if (number := self._known_number_of(kernel)) is not None:
             return number
         if len(self.kernels) > _NUMBER_MASK:
-            self.keep(list(self.entries.items()))  # forgets kernels without entries
+            self._forget_unused_kernels()
         if len(self.kernels) > _NUMBER_MASK:
             msg = f"Over {_NUMBER_MASK} keys of one shard have different quotas"
             raise StoreUnavailableError(msg)
@@ -128,14 +128,19 @@ class _Shard:
                 return number
         return None
 
-    def keep(self, items: Iterable[tuple[str, _Entry]]) -> None:
-        """Hold only *items* from now on, in a dict that is as small as it can be."""
+    def _forget_unused_kernels(self) -> None:
         old = _Shard()
-        old.kernels = self.kernels
+        old.entries, old.kernels = self.entries, self.kernels
         self.entries, self.kernels = {}, []
-        for key, entry in items:
+        for key, entry in old.entries.items():
             kernel, state = old._unpacked(entry)
             self.write(key, state, kernel)
+
+    def keep(self, items: Iterable[tuple[str, _Entry]]) -> None:
+        """Hold only *items* from now on, in a dict that is as small as it can be."""
+        self.entries = dict(items)
+        if not self.entries:
+            self.kernels = []
 
     def live(self, now_us: int) -> list[tuple[str, _Entry]]:
         """Return the entries that are not whole at *now_us*."""
@@ -155,7 +160,7 @@ class _Shard:
         found: list[tuple[bool, int, str]] = []
         for key, entry in self.entries.items():
             kernel, state = self._unpacked(entry)
-            found.append((*kernel.fullness(kernel.settle(state, now_us), now_us), key))
+            found.append((*kernel.fullness(state, now_us), key))
         found.sort(reverse=True)
         return found
 

@@ -21,10 +21,13 @@ local values = redis.call('MGET', unpack(KEYS))
 local states, kind_of, dirty = {}, {}, {}
 local out, o, at = { now }, 2, 1
 
--- Store a state, unless it is as good as none; return the error if it could not be.
+-- Store a state, or nothing if it is as good as that; return the error if it could not be.
 local function store(k, kind, state)
   local value, whole_at = kind.value(state)
-  if whole_at <= now then return end
+  if whole_at <= now then
+    if values[k] then redis.call('DEL', KEYS[k]) end
+    return
+  end
   return redis.pcall('SET', KEYS[k], value, 'PX',
     math.floor((whole_at - now) / 1000) + spare_ms).err
 end

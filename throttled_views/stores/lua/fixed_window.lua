@@ -34,7 +34,7 @@ kinds[1] = {
   end,
 
   has_room = function(state, now, s, S)
-    return state.used + S[s + 3] <= S[s + 1]
+    return state.used + S[s + 3] <= S[s + 1] or S[s + 3] == 0
   end,
 
   charge = function(state, now, s, S)

@@ -49,11 +49,12 @@ kinds[3] = {
   end,
 
   has_room = function(state, now, s, S)
-    return state.used + S[s + 3] <= S[s + 1]
+    return state.used + S[s + 3] <= S[s + 1] or S[s + 3] == 0
   end,
 
   charge = function(state, now, s, S)
     local hits, count = state.hits, S[s + 3]
+    if count == 0 then return end -- no hit counts nothing
     state.used = state.used + count
     if #hits > 0 then
       local at, known = struct.unpack('<dd', hits, #hits - 15)

@@ -45,6 +45,7 @@ kinds[2] = {
 
   has_room = function(state, now, s, S)
     local room = S[s + 1] - state.used - S[s + 3]
+    if S[s + 3] == 0 then return true end
     if room < 0 or state.before == 0 then return room >= 0 end
     local period = state.period
     local share, rest = muldiv(state.before, period - (now - state.start), period)

@@ -24,7 +24,7 @@ from redis.asyncio import Redis, RedisCluster
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.kernels import kernel_of
-from throttled_views.errors import ConfigurationError
+from throttled_views.errors import ConfigurationError, StoreUnavailableError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock
 from throttled_views.stores.courier import Asked, Courier, Line, run
@@ -127,15 +127,13 @@ class RedisStore:
         others = [index for index in range(len(charges)) if index not in refused]
         if not others:
             return [results[index] for index in refused]
-        await self.refund(
-            [
-                each
-                for index in others
-                if index in results
-                for each in results[index].receipts
-            ]
-        )
-        looks = await self.peek([charges[index] for index in others])
+        charged = [results[index] for index in others if index in results]
+        untouched = [charges[index] for index in others]
+        try:
+            await self.refund([each for some in charged for each in some.receipts])
+            looks = await self.peek(untouched)
+        except StoreUnavailableError:  # it is refused all the same
+            looks = look(untouched, lambda *_: None, 0)
         told = {
             **dict(zip(others, looks, strict=True)),
             **{index: results[index] for index in refused},

@@ -289,7 +289,7 @@ async def test_case_31_a_limit_of_a_handler_replaces_that_of_all(
     router = ThrottledRouter(Limiter("20 per 10 s", store=store, using=using))
 
     @router.view
-    class Items(ThrottledView):  # pyright: ignore[reportUnusedClass]
+    class Items(ThrottledView):
         path = "/"
 
         async def get(self) -> None:

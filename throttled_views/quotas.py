@@ -63,8 +63,12 @@ class Algorithm(StrEnum):
 
     ``TOKEN_BUCKET``, ``GCRA`` and ``LEAKY_BUCKET`` (used as a meter) are three ways
     to tell one story: they admit exactly the same requests and share one kernel.
-    The window algorithms are named here, and refused where they are used, until a
-    store can count them.
+
+    The others count in windows of one period, and take no quota with a burst.
+    ``FIXED_WINDOW`` begins anew with each window, so that twice the limit can pass
+    around its edge. ``SLIDING_WINDOW`` lets the window before it count by the part that
+    is still covered. ``SLIDING_LOG`` knows the time of each request: it is exact, and a
+    key takes memory and time in proportion to its limit.
     """
 
     TOKEN_BUCKET = "token_bucket"  # noqa: S105 - the name of an algorithm

@@ -80,6 +80,11 @@ no_limit: Throttle = EXEMPT
 quota_or_text: Sequence[Throttle] = ["5/m", Quota.per_day(5), Limit("5/m")]
 several: Throttle = ["5/m", Quota.per_day(5), Limit("5/m", name="burst")]
 algorithm: Algorithm = Algorithm.GCRA
+in_windows: Throttle = [
+    Limit("5/s", using=Algorithm.FIXED_WINDOW, on_store_error="deny"),
+    Limit("100/h", using=Algorithm.SLIDING_WINDOW, on_store_error="local"),
+    Limit("5/d", using=Algorithm.SLIDING_LOG, on_store_error="allow"),
+]
 algorithm_is_text: str = Algorithm.LEAKY_BUCKET
 
 
@@ -168,6 +173,9 @@ limiter = Limiter("100/m", store=MemoryStore(), using=Algorithm.GCRA, key_func=s
 Limiter(headers=LEGACY_HEADERS, enabled=False, prefix="shop")
 Limiter(headers=RateLimitHeaderPolicy(limit="X-Limit"))
 Limiter(headers=None)
+Limiter("5/m", using=Algorithm.FIXED_WINDOW, on_store_error="deny")
+Limiter(on_store_error="local")
+Limiter(on_store_error="allow")
 
 T = TypeVar("T")
 
@@ -202,7 +210,7 @@ async def four(first: int, second: int, third: int, fourth: int) -> StreamingRes
     return StreamingResponse(iter([str(first + second + third + fourth)]))
 
 
-@limiter.limit("5/m")
+@limiter.limit("5/m", using=Algorithm.SLIDING_WINDOW, on_store_error="allow")
 async def keyword_only(*, name: str) -> str:
     """Take it by name."""
     return name
@@ -283,8 +291,9 @@ class Exempt(Base):
 class Detailed(Base):
     """Throttled by a limit, for whom an async function says."""
 
-    throttle = Limit("5/m", cost=2)
+    throttle = Limit("5/m", cost=2, on_store_error="deny")
     key_func = async_key
+    using = Algorithm.SLIDING_LOG
 
 
 class StaticKey(ThrottledView):

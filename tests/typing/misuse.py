@@ -122,6 +122,11 @@ Quota.per_minute(5).limit = 6  # type: ignore[misc]  # pyright: ignore[reportAtt
 
 Limit(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Limit("5/m", cost="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limit("5/m", on_store_error="open")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limiter(on_store_error="open")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limiter(on_store_error=None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limiter(using="fixed_window")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+limiter.limit("5/m", on_store_error="open")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Limit("5/m", using="token bucket")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 ThrottledRouter(limiter).add_view(Request)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -373,7 +373,7 @@ class Courier:
             self._calls.popleft()
         self._calls.append(call)
         if self._alarm is None:  # one for all: a timer for each would cost a heap
-            self._alarm = self._loop.call_at(call.deadline, self._expire)
+            self._alarm = self._alarm_at(call.deadline)
         self._ready.append(call)
         if self._free:
             self._start()
@@ -389,7 +389,11 @@ class Courier:
                 call.expire()
         self._alarm = None
         if self._calls:
-            self._alarm = self._loop.call_at(self._calls[0].deadline, self._expire)
+            self._alarm = self._alarm_at(self._calls[0].deadline)
+
+    def _alarm_at(self, when: float) -> asyncio.TimerHandle:
+        # In a context of its own, as the tasks: it may never be without calls.
+        return self._loop.call_at(when, self._expire, context=Context())
 
     def _start(self) -> None:
         # In a context of its own: a request's variables are not to live on in it.

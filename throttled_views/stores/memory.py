@@ -69,8 +69,8 @@ class _Shard:
         """
         Return the settled state of *key* as *kernel* has it, None if there is none.
 
-        If it *heals*, what settling changed is stored at once: a state from the future,
-        of a clock that was set back, would refuse until the old time comes again.
+        If it *heals*, a state from the future, of a clock that was set back, is stored
+        as it is now: it would refuse until the old time comes again.
         """
         if (entry := self.entries.get(key)) is None:
             return None
@@ -78,7 +78,11 @@ class _Shard:
         if type(written_for) is not type(kernel):
             return None  # by another algorithm: it begins anew
         state = written_for.settle(stored, now_us)
-        if heals and state != stored:
+        if (
+            heals
+            and state != stored
+            and written_for.whole_at(state) < written_for.whole_at(stored)
+        ):
             self.write(key, state, written_for)
         if written_for is kernel:
             return state

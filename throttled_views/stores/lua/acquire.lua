@@ -8,7 +8,8 @@
 --          of its key and of its spec, from 0: unsigned shorts
 --
 -- Returns the clock; then for each request 1 if it was admitted, 0 if not, 2 if it could
--- not be stored, and for each of its limits what the kind answers, before the charge.
+-- not be stored, and for each of its limits what the kind answers, before the charge;
+-- last, if some could not be stored, why.
 local now, look, spare_ms = tonumber(ARGV[1]), ARGV[2] == '1', 60000
 if now == -9007199254740992 then
   local time = redis.call('TIME')
@@ -63,10 +64,11 @@ while at <= total do
 end
 if look then return out end
 
-local failed
+local failed, why
 for k in pairs(dirty) do
-  if store(k, kinds[kind_of[k]], states[k]) then
-    failed = failed or {}
+  local problem = store(k, kinds[kind_of[k]], states[k])
+  if problem then
+    failed, why = failed or {}, problem
     failed[k] = true
   end
 end
@@ -84,4 +86,5 @@ while at <= total do
   end
   at = last + 1
 end
+out[o] = why
 return out

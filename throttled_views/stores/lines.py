@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.asyncio import RedisCluster
 from redis.asyncio.connection import ConnectionPool
@@ -19,6 +19,7 @@ from redis.exceptions import (
     NoScriptError as RedisNoScriptError,
 )
 from redis.exceptions import (
+    AskError,
     ReadOnlyError,
     RedisError,
     ResponseError,
@@ -27,7 +28,7 @@ from redis.exceptions import (
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.stores.courier import NoScriptError
 
-__all__ = ["ClusterLine", "ConnectionLine"]
+__all__ = ["ClusterLine", "ConnectionLine", "packed"]
 
 _IDLE_S = 1.0  # after so long the server may have closed a connection
 
@@ -40,7 +41,7 @@ class ConnectionLine:
     the courier's, and a retry would charge twice.
     """
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(self, pool: ConnectionPool | _Place) -> None:
         options = {
             **pool.connection_kwargs,
             "decode_responses": False,
@@ -87,6 +88,44 @@ class ConnectionLine:
         await self._connection.disconnect(nowait=True)
 
 
+class _Place(NamedTuple):
+    """Where to connect to, as a pool says it."""
+
+    connection_class: Any
+    connection_kwargs: dict[str, Any]
+
+
+class _AskedElsewhere(Exception):  # noqa: N818 - no error, but what is to be done
+    """A slot is on its way to another node, and this key is there already, or new."""
+
+    def __init__(self, error: AskError, node: Any) -> None:
+        super().__init__(str(error))
+        where = {"host": error.host, "port": error.port}
+        self.place = _Place(node.connection_class, {**node.connection_kwargs, **where})
+
+
+class _Node:
+    """
+    A node that lets nobody but us follow an ASK.
+
+    The client does so on two connections, either of which may be any of the node's,
+    and a node listens only if they are one (redis-py 5 to 8).
+    """
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    async def execute_command(self, *command: Any, **options: Any) -> Any:
+        """Send a command and return its reply."""
+        try:
+            return await self._node.execute_command(*command, **options)
+        except AskError as error:
+            raise _AskedElsewhere(error, self._node) from error
+
+
 class ClusterLine:
     """Whatever connection the client of a cluster takes for a key."""
 
@@ -101,8 +140,10 @@ class ClusterLine:
             # To name the node turns the client's retries off. It still follows what the
             # servers say of slots that moved: there nothing was executed.
             key = command[3] if command[0].startswith("EVAL") else command[1]
-            node = client.get_node_from_key(key)
+            node = _Node(client.get_node_from_key(key))
             return await client.execute_command(*command, target_nodes=[node])
+        except _AskedElsewhere as asked:
+            return await _asked(asked.place, command)
         except ResponseError as error:
             raise _translated(error) from error
         except (RedisError, OSError) as error:
@@ -110,6 +151,16 @@ class ClusterLine:
 
     async def hang_up(self) -> None:
         """Do nothing: the client closes a connection whose command was given up."""
+
+
+async def _asked(place: _Place, command: Iterable[Any]) -> Any:
+    """Ask a node for what is to be its own, on a connection of its own."""
+    line = ConnectionLine(place)
+    try:
+        await line.ask("ASKING")
+        return await line.ask(*command)
+    finally:
+        await line.hang_up()
 
 
 def packed(command: Iterable[bytes | str | int]) -> bytes:

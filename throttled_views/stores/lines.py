@@ -57,6 +57,9 @@ class ConnectionLine:
         connection = self._connection
         try:
             await self._renew()
+            if not connection.is_connected:
+                # To send would connect too, but where a sentinel was not asked.
+                await connection.connect()
             await connection.send_packed_command(packed(command), check_health=False)
             return await connection.read_response()
         except ResponseError as error:

@@ -179,8 +179,10 @@ class RedisStore:
         now_us, states = 0, dict[Pair, State]()
         for group in _groups(charges, self._home().slot_of):
             prices = _prices([charges[index] for index in group])
-            now_us, found = await self._look(list(prices.items()))
+            at_us, found = await self._look(list(prices.items()))
             states |= zip(prices, found, strict=True)
+            if any(kernel.capacity for _, kernel in prices):
+                now_us = at_us  # else nobody was asked for the time
         return now_us, states
 
     async def _look(

@@ -25,6 +25,8 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# For the further Pythons and FastAPIs of .ci/run.
+settings.register_profile("quick", settings.get_profile("steady"), max_examples=25)
 settings.register_profile("search", max_examples=5_000, deadline=None)
 settings.load_profile("steady")
 

@@ -17,12 +17,13 @@ from throttled_views.algorithms.log import SlidingLog
 from throttled_views.results import Charge, RateLimitResult
 from throttled_views.stores.base import Clock
 from throttled_views.stores.deciding import State, Taken, decide, shown
-from throttled_views.stores.wire import Spec
+from throttled_views.stores.wire import Spec, spec_of
 
 __all__ = ["Begun", "Denials", "Pair"]
 
 _MOST_KEYS = 10_000
 _LONGEST_US = 1_000_000
+_NS_PER_US = 1_000
 
 Begun: TypeAlias = tuple[int, int]
 """When something was asked, by our own clock; and how often keys were forgotten."""
@@ -36,18 +37,20 @@ class _Denial(NamedTuple):
     A call that was refused.
 
     Attributes:
-        prices: What it asked for.
+        alone: What it asked for, if that was one limit.
+        prices: All that it asked for.
         states: Where its keys stood.
-        at_us: When that was, by the clock of the store.
-        heard_us: When it was heard, by our own clock.
-        until_us: How long it holds, by our own clock.
+        at_us: When that was, by the clock of the store, in microseconds.
+        heard_ns: When it was heard, by our own clock, in nanoseconds.
+        until_ns: How long it holds, by our own clock.
     """
 
+    alone: Spec | None
     prices: Mapping[Pair, int]
     states: Mapping[Pair, State]
     at_us: int
-    heard_us: int
-    until_us: int
+    heard_ns: int
+    until_ns: int
 
     def covers(self, prices: Mapping[Pair, int]) -> bool:
         """Tell whether *prices* are refused, too: those of the same keys, or higher."""
@@ -75,13 +78,16 @@ class Denials:
     """
 
     def __init__(self, clock: Clock | None) -> None:
-        self._now_us: Clock = clock or (lambda: time.monotonic_ns() // 1_000)
+        # In nanoseconds, as the system has it: one call less for each refusal.
+        self._now_ns = (
+            time.monotonic_ns if clock is None else lambda: clock() * _NS_PER_US
+        )
         self.known: dict[str, _Denial] = {}
         self._forgotten = 0
 
     def begin(self) -> Begun:
         """Return what `note` wants to know: the time before the server was asked."""
-        return self._now_us(), self._forgotten
+        return self._now_ns(), self._forgotten
 
     def note(
         self,
@@ -99,7 +105,7 @@ class Denials:
             at_us: When that was, by the clock of the store.
             begun: What `begin` returned before the server was asked.
         """
-        began_us, forgotten = begun
+        began_ns, forgotten = begun
         if forgotten != self._forgotten:  # somebody reset a key meanwhile
             return
         for pair, price in prices.items():
@@ -107,11 +113,17 @@ class Denials:
             limited, state = kernel.take(states[pair], at_us, price)
             if not limited:
                 continue
-            steady_us = _steady_us(kernel, state, at_us, price)
-            until_us = began_us + min(_LONGEST_US, steady_us)
+            steady_us = min(_LONGEST_US, _steady_us(kernel, state, at_us, price))
             if len(self.known) >= _MOST_KEYS:
                 self.known.pop(next(iter(self.known)), None)
-            self.known[key] = _Denial(prices, states, at_us, self._now_us(), until_us)
+            self.known[key] = _Denial(
+                spec_of(kernel, price) if len(prices) == 1 else None,
+                prices,
+                states,
+                at_us,
+                self._now_ns(),
+                began_ns + steady_us * _NS_PER_US,
+            )
 
     def verdict(
         self, charges: Sequence[Charge], prices: Mapping[Pair, int]
@@ -131,7 +143,8 @@ class Denials:
             return None
         kernel = spec.kernel
         pair = key, kernel
-        now_us = self._still(key, denial, {pair: spec.cost})
+        prices = denial.prices if denial.alone is spec else {pair: spec.cost}
+        now_us = self._still(key, denial, prices)
         if now_us is None:
             return None
         state = kernel.settle(denial.states[pair], now_us)
@@ -141,14 +154,14 @@ class Denials:
         self, key: str, denial: _Denial, prices: Mapping[Pair, int]
     ) -> int | None:
         """Return the store's time if *prices* are refused by *denial*, else None."""
-        ours_us = self._now_us()
+        ours_ns = self._now_ns()
         # A clock of the user may have been set back.
-        if not denial.heard_us <= ours_us < denial.until_us:
+        if not denial.heard_ns <= ours_ns < denial.until_ns:
             self.known.pop(key, None)
             return None
-        if denial.prices != prices and not denial.covers(prices):
+        if denial.prices is not prices and not denial.covers(prices):
             return None
-        return denial.at_us + ours_us - denial.heard_us
+        return denial.at_us + (ours_ns - denial.heard_ns) // _NS_PER_US
 
     def forget(self, keys: Iterable[str]) -> None:
         """Know nothing of *keys* any more; nor of what is on its way."""

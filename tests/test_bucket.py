@@ -348,7 +348,7 @@ def test_a_changed_quota_keeps_whole_tokens(history: list[Held]) -> None:
 def test_a_changed_quota_gives_nothing_away(
     old: Quota, new: Quota, rest_us: int
 ) -> None:
-    """No change of quota leaves a key that has spent something with more than it had."""
+    """No change of quota leaves a key that spent something with more than it had."""
     state = Bucket.of(old).take(None, 0, old.burst)[1]
     had = look(state, rest_us, Bucket.of(old))
 

@@ -102,7 +102,11 @@ async def test_a_key_names_the_function(way: Way) -> None:
     (key,) = await keys_of(app, store, "GET /?not=in&the=key")
 
     prefix, method, route, principal, _name = key.split("|")
-    assert ("throttled_views", "GET%2BPOST", "{192.0.2.1}") == (prefix, method, principal)
+    assert ("throttled_views", "GET%2BPOST", "{192.0.2.1}") == (
+        prefix,
+        method,
+        principal,
+    )
     assert quote(f"{__name__}.hello", safe="") == route
 
 

@@ -24,10 +24,9 @@ _KERNELS: Mapping[Algorithm, type[AnyKernel]] = {
 }
 
 
-@lru_cache(maxsize=1024)
 def kernel_of(quota: Quota, using: Algorithm = Algorithm.TOKEN_BUCKET) -> AnyKernel:
     """
-    Return the kernel that holds a key to *quota*, worked out once for those in use.
+    Return the kernel that holds a key to *quota*; one object for equal ones in use.
 
     Raises:
         ConfigurationError: *using* is a window, and *quota* has a burst.
@@ -40,6 +39,11 @@ def kernel_of(quota: Quota, using: Algorithm = Algorithm.TOKEN_BUCKET) -> AnyKer
             "using=Algorithm.TOKEN_BUCKET"
         )
         raise ConfigurationError(msg)
+    return _made(kind, quota)
+
+
+@lru_cache(maxsize=1024)
+def _made(kind: type[AnyKernel], quota: Quota) -> AnyKernel:
     return kind.of(quota)
 
 

@@ -233,8 +233,8 @@ class Batch(Call):
     def _deliver_several(self, reply: list[Any], at: int) -> None:
         now_us = reply[0]
         for asked, future, finish in self._several:
-            verdict, answers = reply[at], []
-            at += 1
+            verdict, at = reply[at], at + 1
+            answers: list[Sequence[int]] = []
             for _, spec in asked:
                 after = at + spec.width
                 answers.append(reply[at:after])

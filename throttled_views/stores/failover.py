@@ -184,6 +184,7 @@ def _marked(result: RateLimitResult) -> RateLimitResult:
 
 
 def _untouched(charge: Charge) -> RateLimitResult:
-    """Return what a request is told whose limit nobody decides."""
+    """Return what is told of a charge that nobody counts; what can never be, is not."""
     kernel = kernel_of(charge.quota, charge.algorithm)
-    return result_of(kernel.tell(False, kernel.settle(None, 0), 0, 0))  # noqa: FBT003
+    limited, _ = kernel.take(None, 0, charge.cost)
+    return result_of(kernel.tell(limited, kernel.settle(None, 0), 0, charge.cost))

@@ -16,13 +16,13 @@ from redis.asyncio.connection import ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
-    NoScriptError as RedisNoScriptError,
-)
-from redis.exceptions import (
     AskError,
     ReadOnlyError,
     RedisError,
     ResponseError,
+)
+from redis.exceptions import (
+    NoScriptError as RedisNoScriptError,
 )
 
 from throttled_views.errors import StoreUnavailableError
@@ -42,14 +42,15 @@ class ConnectionLine:
     """
 
     def __init__(self, pool: ConnectionPool | _Place) -> None:
-        options = {
+        options: dict[str, Any] = {
             **pool.connection_kwargs,
             "decode_responses": False,
             "health_check_interval": 0,
             "retry": Retry(NoBackoff(), 0),
             "socket_timeout": None,
         }
-        self._connection = pool.connection_class(**options)
+        # What is used of it, redis-py 5 to 8 have alike.
+        self._connection: Any = pool.connection_class(**options)
         self._used_at = 0.0
 
     async def ask(self, *command: Any) -> Any:
@@ -101,7 +102,7 @@ class _Place(NamedTuple):
 class _AskedElsewhere(Exception):  # noqa: N818 - no error, but what is to be done
     """A slot is on its way to another node, and this key is there already, or new."""
 
-    def __init__(self, error: AskError, node: Any) -> None:
+    def __init__(self, error: Any, node: Any) -> None:
         super().__init__(str(error))
         where = {"host": error.host, "port": error.port}
         self.place = _Place(node.connection_class, {**node.connection_kwargs, **where})

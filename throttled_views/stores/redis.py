@@ -28,7 +28,7 @@ from throttled_views.errors import ConfigurationError, StoreUnavailableError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock
 from throttled_views.stores.courier import Asked, Courier, Line, run
-from throttled_views.stores.deciding import State, Taken, decide, look
+from throttled_views.stores.deciding import Reader, State, Taken, decide, look
 from throttled_views.stores.denials import Begun, Denials, Pair
 from throttled_views.stores.lines import ClusterLine, ConnectionLine
 from throttled_views.stores.wire import Script, Spec, script_of, spec_of
@@ -133,7 +133,7 @@ class RedisStore:
             await self.refund([each for some in charged for each in some.receipts])
             looks = await self.peek(untouched)
         except StoreUnavailableError:  # it is refused all the same
-            looks = look(untouched, lambda *_: None, 0)
+            looks = look(untouched, _reader_of(None), 0)
         told = {
             **dict(zip(others, looks, strict=True)),
             **{index: results[index] for index in refused},
@@ -162,14 +162,12 @@ class RedisStore:
         """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
         results: dict[int, RateLimitResult] = {}
         for group in _groups(charges, self._home().slot_of):
-            some = [charges[index] for index in group]
             # Each on its own: what a log tells depends on the price.
             now_us, found = await self._look(
-                [(_pair(each), each.cost) for each in some]
+                [(_pair(charges[index]), charges[index].cost) for index in group]
             )
-            states = iter(found)
-            looks = look(some, lambda *_: next(states), now_us)  # noqa: B023
-            results |= zip(group, looks, strict=True)
+            for index, state in zip(group, found, strict=True):
+                [results[index]] = look([charges[index]], _reader_of(state), now_us)
         return [results[index] for index in range(len(charges))]
 
     async def _states(
@@ -312,12 +310,13 @@ class RedisStore:
 def _maker(client: Any) -> tuple[Callable[[], _Client], bool]:
     """Return what gives a client for an event loop, and whether it is ours to close."""
     if isinstance(client, str):
+        make: Callable[[], _Client] = partial(cast("Any", Redis).from_url, client)
         try:
-            _ = Redis.from_url(client)
+            _ = make()
         except ValueError as error:
             msg = f"{client!r} is no URL: {error}. Write 'redis://localhost:6379/0'"
             raise ConfigurationError(msg) from None
-        return partial(Redis.from_url, client), True
+        return make, True
     if isinstance(client, (Redis, RedisCluster)):
         return lambda: client, False
     if callable(client) and not isinstance(client, type):
@@ -374,6 +373,15 @@ def _reader(
     states: Mapping[Pair, State],
 ) -> Callable[[str, AnyKernel], State | None]:
     return lambda key, kernel: states.get((key, kernel))
+
+
+def _reader_of(state: State | None) -> Reader:
+    """Return what tells the same state of any key."""
+
+    def read(_key: str, _kernel: AnyKernel) -> State | None:
+        return state
+
+    return read
 
 
 def _slots(keys: Sequence[str], slot_of: Callable[[str], int]) -> list[list[int]]:

@@ -130,6 +130,22 @@ async def test_allow_admits_and_tells_of_an_untouched_key(
     assert [untouched] * 3 == results
 
 
+@pytest.mark.parametrize("using", Algorithm)
+@pytest.mark.parametrize(
+    ("quota", "cost"), [(Quota.per_hour(0), 1), (TEN, 11)], ids=["zero", "too much"]
+)
+async def test_allow_refuses_what_could_never_be_admitted(
+    outage: Outage, clock: ManualClock, using: Algorithm, quota: Quota, cost: int
+) -> None:
+    """A quota of zero and a cost above the capacity refuse in an outage, too."""
+    failover = failover_of(outage, clock, "allow")
+
+    [result] = await failover.acquire([Charge("alice", quota, using, cost)])
+
+    assert result.limited
+    assert result.state.retry_after is None
+
+
 @each_policy
 async def test_a_limit_may_have_a_policy_of_its_own(
     outage: Outage, clock: ManualClock, policy: OnStoreError

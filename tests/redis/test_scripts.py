@@ -6,18 +6,18 @@ stores: one that is asked each time, and one that answers some refusals itself.
 """
 
 import asyncio
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
-from typing import NamedTuple, Self, TypeAlias, cast
+from typing import NamedTuple, Self, TypeAlias
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.clock import ManualClock
+from tests.redis.stores import forget_denials
 from tests.strategies import MONTH_US, MOST_UNITS, UNITS_US, quotas
 from throttled_views import (
     Algorithm,
@@ -30,7 +30,7 @@ from throttled_views import (
 from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.results import Decision
 from throttled_views.stores.base import QuickStore
-from throttled_views.stores.deciding import Taken, told
+from throttled_views.stores.deciding import told
 from throttled_views.stores.redis import RedisStore
 
 TODAY_S = 1_790_000_000.0  # so that times have as many digits as they really have
@@ -68,7 +68,7 @@ class Stores:
         """
         self.decisions += len(charges)
         wanted = await self.memory.acquire(charges)
-        self.asked._denials.forget({each.key for each in charges})
+        forget_denials(self.asked, *{each.key for each in charges})
         assert list(wanted) == list(await self.asked.acquire(charges))
         answered = await self.denying.acquire(charges)
         refusing = [each.limited for each in wanted]
@@ -81,7 +81,7 @@ class Stores:
     async def take(self, charge: Charge) -> Decision:
         """Charge one key on the way of nearly every request, in all stores."""
         self.decisions += 1
-        self.asked._denials.forget([charge.key])
+        forget_denials(self.asked, charge.key)
         wanted, asked, denied = [
             await _taken(store, charge)
             for store in (self.memory, self.asked, self.denying)
@@ -119,7 +119,7 @@ async def _taken(store: QuickStore, charge: Charge) -> Decision:
     kernel = kernel_of(charge.quota, charge.algorithm)
     take = store.taker("", str, "", kernel, charge.cost)
     answer = take(charge.key)
-    taken = cast("Taken", await answer if inspect.isawaitable(answer) else answer)
+    taken = answer if isinstance(answer, tuple) else await answer
     return told(taken, kernel, charge.cost)
 
 
@@ -306,6 +306,10 @@ class SetBack:
 Event: TypeAlias = Acquire | Take | Peek | Refund | Reset | Pass | SetBack
 
 
+def _held(way: tuple[Quota, Algorithm], amount: tuple[int, int]) -> Held:
+    return Held(*way, *amount)
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> Sequence[Event]:
     """Draw what happens to a few keys that are held to a few quotas."""
@@ -320,7 +324,7 @@ def histories(draw: st.DrawFn) -> Sequence[Event]:
     # Mostly a few ways, so that keys are held to them again.
     few = draw(st.lists(st.sampled_from(ways), min_size=1, max_size=4), label="few")
     held = st.builds(
-        lambda way, amount: Held(*way, *amount),
+        _held,
         st.sampled_from(few)
         | st.sampled_from(few)
         | st.sampled_from([*ways, (zero, FAMILIES[1])]),

@@ -10,16 +10,15 @@
 -- Returns the clock; then for each request 1 if it was admitted, 0 if not, 2 if it could
 -- not be stored, and for each of its limits what the kind answers, before the charge;
 -- last, if some could not be stored, why.
-local now, look, spare_ms = tonumber(ARGV[1]), ARGV[2] == '1', 60000
-if now == -9007199254740992 then
-  local time = redis.call('TIME')
-  now, spare_ms = time[1] * 1000000 + time[2], 1
-end
+local now, spare_ms = clock(ARGV[1])
+local look = ARGV[2] == '1'
 local S = { struct.unpack('<' .. string.rep('d', #ARGV[3] / 8), ARGV[3]) }
 local total = #ARGV[4] / 2
 local ops = { struct.unpack('<' .. string.rep('H', total), ARGV[4]) }
 local values = redis.call('MGET', unpack(KEYS))
-local states, kind_of, dirty = {}, {}, {}
+-- By number of a key: the state with all that was charged so far and its kind; the same
+-- as the request at hand sees it; and what is to be stored.
+local states, kind_of, seen, dirty = {}, {}, {}, {}
 local out, o, at = { now }, 2, 1
 
 -- Store a state, or nothing if it is as good as that; return the error if it could not be.
@@ -40,15 +39,19 @@ while at <= total do
     local k, s = ops[i] + 1, ops[i + 1] * 9 + 1
     local number = S[s]
     local kind, state = kinds[number], states[k]
-    if not state then
-      state = values[k] and kind.parse(values[k]) or nil
-      -- Written at once, so that it is healed by a refusal too.
-      if state and kind.heal(state, now) and not look then store(k, kind, state) end
+    if not state and values[k] then
+      state = kind.parse(values[k])
+      if state then
+        -- Written at once, so that it is healed by a refusal too.
+        if kind.heal(state, now) and not look then store(k, kind, state) end
+        states[k], kind_of[k] = state, number
+      end
     elseif kind_of[k] ~= number then
       state = nil -- by another algorithm: it begins anew
     end
+    -- By another quota it is a copy: if this request is refused, nothing has changed.
     state = kind.settle(state, now, s, S)
-    states[k], kind_of[k] = state, number
+    seen[k] = state
     if not kind.has_room(state, now, s, S) then admitted = 0 end
     o = kind.answer(state, now, s, S, out, o)
   end
@@ -56,8 +59,8 @@ while at <= total do
   if admitted == 1 and not look then
     for i = at + 1, last, 2 do
       local k, s = ops[i] + 1, ops[i + 1] * 9 + 1
-      kinds[S[s]].charge(states[k], now, s, S)
-      dirty[k] = true
+      kinds[S[s]].charge(seen[k], now, s, S)
+      states[k], kind_of[k], dirty[k] = seen[k], S[s], true
     end
   end
   at = last + 1
@@ -76,13 +79,12 @@ if not failed then return out end
 
 -- Some could not be stored: those who were charged by them were not.
 at, o = 1, 2
-local width = { [0] = 2, 2, 3, 4 }
 while at <= total do
   local last, verdict = at + 2 * ops[at], o
   o = o + 1
   for i = at + 1, last, 2 do
     if failed[ops[i] + 1] and out[verdict] == 1 then out[verdict] = 2 end
-    o = o + width[S[ops[i + 1] * 9 + 1]]
+    o = o + kinds[S[ops[i + 1] * 9 + 1]].width
   end
   at = last + 1
 end

@@ -7,6 +7,8 @@
 -- microseconds, rounded up, and the parts above | 6, 7 what the request costs: whole
 -- microseconds and parts | 8 the same in tokens.
 kinds[0] = {
+  width = 2,
+
   parse = function(value)
     if #value ~= 41 or value:byte() ~= 98 then return nil end -- b
     local us, part, scale, token, capacity = struct.unpack('<ddddd', value, 2)
@@ -24,12 +26,16 @@ kinds[0] = {
   is_whole = function(state, now)
     local us, part = muldiv(state.capacity, state.token, state.scale)
     local spare = now - state.us - us
-    return spare * state.scale >= state.part + part
+    -- The parts are less than two microseconds.
+    return spare > 1 or (spare >= 0 and spare * state.scale >= state.part + part)
   end,
 
   -- Carry `state` over to another quota. What it holds stays, in whole tokens.
   rebase = function(state, now, s, S)
-    if state.scale == S[s + 1] and state.token == S[s + 2] then return end
+    if kinds[0].is_whole(state, now) then return nil end
+    state = copy(state)
+    state.capacity = S[s + 3]
+    if state.scale == S[s + 1] and state.token == S[s + 2] then return state end
     local tokens, rest = 0, 0
     if state.us < now then
       tokens, rest = muldiv(now - state.us, state.scale, state.token)
@@ -42,6 +48,8 @@ kinds[0] = {
     if part > 0 then
       state.us, state.part = state.us - 1, S[s + 1] - part
     end
+    state.scale, state.token = S[s + 1], S[s + 2]
+    return state
   end,
 
   -- Bring `state` to where it can be at `now`; nil is a full bucket.
@@ -49,12 +57,7 @@ kinds[0] = {
     local oldest, parts = now - S[s + 4], S[s + 5]
     if state and (state.scale ~= S[s + 1] or state.token ~= S[s + 2]
         or state.capacity ~= S[s + 3]) then
-      if kinds[0].is_whole(state, now) then
-        state = nil
-      else
-        kinds[0].rebase(state, now, s, S)
-        state.scale, state.token, state.capacity = S[s + 1], S[s + 2], S[s + 3]
-      end
+      state = kinds[0].rebase(state, now, s, S)
     end
     if not state then
       return { us = oldest, part = parts, scale = S[s + 1], token = S[s + 2],

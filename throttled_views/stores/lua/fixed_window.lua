@@ -2,6 +2,8 @@
 --
 -- Numbers of a spec, from `s`: 1 | 1 capacity | 2 period | 3 what the request costs.
 kinds[1] = {
+  width = 2,
+
   parse = function(value)
     if #value ~= 25 or value:byte() ~= 102 then return nil end -- f
     local start, used, period = struct.unpack('<ddd', value, 2)
@@ -16,16 +18,17 @@ kinds[1] = {
     return true
   end,
 
+  -- Carry `state` over to another period: what counts in its window counts in this one.
+  rebase = function(state, now, s, S)
+    if state.start + state.period <= now then return nil end
+    return { start = now - now % S[s + 2], used = state.used, period = S[s + 2] }
+  end,
+
   settle = function(state, now, s, S)
     local period = S[s + 2]
     local start = now - now % period
     if state and state.period ~= period then
-      -- Of another period: what counts in its window still counts in this one.
-      if state.start + state.period <= now then
-        state = nil
-      else
-        state.start, state.period = start, period
-      end
+      state = kinds[1].rebase(state, now, s, S)
     end
     if not state or state.start < start then
       return { start = start, used = 0, period = period }

@@ -25,4 +25,24 @@ local function muldiv(a, b, c)
   return quotient, rest
 end
 
+-- Return the clock in microseconds, and how long a key is kept too long, in
+-- milliseconds: a clock of a test may stand still while the server's goes on.
+local function clock(argument)
+  local now = tonumber(argument)
+  if now ~= -9007199254740992 then return now, 60000 end
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2], 1
+end
+
+-- Return a state that can be changed while `state` stays.
+local function copy(state)
+  local twin = {}
+  for name, value in pairs(state) do twin[name] = value end
+  return twin
+end
+
+-- What each kind has: `settle`, `rebase`, `refund` and `whole_at` (with the value) are the
+-- kernel's. For speed, `take` is in two parts, `has_room` and `charge`, and `tell` is left
+-- to Python, which is given an `answer` of `width` numbers. `parse`, `heal` and `adopt`
+-- read what is stored.
 local kinds = {}

@@ -4,11 +4,7 @@
 -- ARGV[1]  the clock in microseconds; -2^53 asks the server's
 -- ARGV[2]  specs: nine doubles for each charge
 -- ARGV[3]  when each was charged, in microseconds: doubles
-local now, spare_ms = tonumber(ARGV[1]), 60000
-if now == -9007199254740992 then
-  local time = redis.call('TIME')
-  now, spare_ms = time[1] * 1000000 + time[2], 1
-end
+local now, spare_ms = clock(ARGV[1])
 local S = { struct.unpack('<' .. string.rep('d', #ARGV[2] / 8), ARGV[2]) }
 for i = 1, #KEYS do
   local s = (i - 1) * 9 + 1

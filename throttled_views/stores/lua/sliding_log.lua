@@ -5,6 +5,8 @@
 --
 -- Numbers of a spec, from `s`: 3 | 1 capacity | 2 period | 3 what the request costs.
 kinds[3] = {
+  width = 4,
+
   parse = function(value)
     if #value < 33 or #value % 16 ~= 1 or value:byte() ~= 108 then return nil end -- l
     local period, used = struct.unpack('<dd', value, 2)
@@ -40,11 +42,19 @@ kinds[3] = {
     state.hits, state.used = first > 1 and hits:sub(first) or hits, used
   end,
 
+  -- Carry `state` over to another period: what counts by both of them stays.
+  rebase = function(state, now, s, S)
+    state = copy(state)
+    kinds[3].roll(state, now, math.min(state.period, S[s + 2]))
+    state.period = S[s + 2]
+    return state
+  end,
+
   settle = function(state, now, s, S)
     local period = S[s + 2]
     if not state then return { period = period, used = 0, hits = '' } end
-    kinds[3].roll(state, now, math.min(state.period, period))
-    state.period = period
+    if state.period ~= period then return kinds[3].rebase(state, now, s, S) end
+    kinds[3].roll(state, now, period)
     return state
   end,
 

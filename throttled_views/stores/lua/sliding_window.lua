@@ -2,6 +2,8 @@
 --
 -- Numbers of a spec, from `s`: 2 | 1 capacity | 2 period | 3 what the request costs.
 kinds[2] = {
+  width = 3,
+
   parse = function(value)
     if #value ~= 33 or value:byte() ~= 115 then return nil end -- s
     local start, used, before, period = struct.unpack('<dddd', value, 2)
@@ -26,20 +28,22 @@ kinds[2] = {
     end
   end,
 
+  -- Carry `state` over to another period: what counts now, rounded up, is this window's.
+  rebase = function(state, now, s, S)
+    local share, rest = muldiv(state.before, state.period - (now - state.start),
+      state.period)
+    if rest > 0 then share = share + 1 end
+    local used = math.min(state.used + share, 1099511627775)
+    return { start = now - now % S[s + 2], used = used, before = 0, period = S[s + 2] }
+  end,
+
   settle = function(state, now, s, S)
     local period = S[s + 2]
     if not state then
       return { start = now - now % period, used = 0, before = 0, period = period }
     end
     kinds[2].roll(state, now)
-    if state.period ~= period then
-      -- Of another period: what counts now, rounded up, counts in this window.
-      local share, rest = muldiv(state.before, state.period - (now - state.start),
-        state.period)
-      if rest > 0 then share = share + 1 end
-      state.start, state.period = now - now % period, period
-      state.used, state.before = math.min(state.used + share, 1099511627775), 0
-    end
+    if state.period ~= period then return kinds[2].rebase(state, now, s, S) end
     return state
   end,
 

@@ -1,7 +1,7 @@
 """A store that fails when it is told to, and a failover with a clock of its own."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from tests.asgi import Relay
 from tests.clock import ManualClock
@@ -16,6 +16,7 @@ from throttled_views import (
 )
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.results import OnStoreError
+from throttled_views.stores.base import quick
 from throttled_views.stores.deciding import Taken
 from throttled_views.stores.failover import Failover, StoreListener
 
@@ -68,8 +69,11 @@ class Outage(Relay):
         self.asked.append("aclose")
 
 
+@quick
 class QuickOutage(Outage):
     """The same, but it can decide one key without building anything, after a wait."""
+
+    may_be_down: ClassVar[bool] = True
 
     def taker(
         self,

@@ -24,7 +24,6 @@ from throttled_views import (
     RateLimitState,
     Receipt,
     Store,
-    StoreUnavailableError,
 )
 from throttled_views.algorithms.bucket import Bucket
 from throttled_views.algorithms.kernels import kernel_of
@@ -820,17 +819,24 @@ async def test_the_quick_path_makes_its_key_of_parts(store: MemoryStore) -> None
     assert 3 == remaining(store, "app|ALICE|1", FIVE)
 
 
-async def test_too_many_quotas_in_one_place_are_an_error() -> None:
-    """A store that cannot tell quotas apart any more opens nothing, and says so."""
-    store = MemoryStore(max_keys=300, clock=lambda: 0)
-    store.max_keys = 2_000  # all of them in one shard, which no hash would do
-
+async def test_any_number_of_quotas_fits_in_one_place() -> None:
+    """More quotas than a shard can number are counted, too, and forgotten in time."""
+    clock = ManualClock()
+    store = MemoryStore(max_keys=300, clock=clock)
+    store.max_keys = 9_000  # all of them in one shard, which no hash would do
     charges = [
-        Charge(f"k{each}", Quota.per_hour(1_000 + each)) for each in range(1_100)
+        Charge(f"k{each}", Quota.per_hour(1_000 + each), cost=1_000 + each)
+        for each in range(1_100)
     ]
 
-    with pytest.raises(StoreUnavailableError, match="different quotas"):
+    for _ in range(2):
         await store.acquire(charges)
+        again = [await store.acquire([charge]) for charge in charges]
+        clock.advance(7_200)
+        for each in range(1_100):  # new keys pay for looking at old ones
+            await store.acquire([Charge(f"new {clock()} {each}", FIVE)])
+
+        assert all(result.limited for [result] in again)
 
 
 def test_an_empty_store_is_true(store: MemoryStore) -> None:

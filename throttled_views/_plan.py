@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 from starlette.types import Scope
 
@@ -28,9 +27,8 @@ from throttled_views.outcome import (
     outcome_of,
 )
 from throttled_views.results import Charge, Receipt, decision_of
-from throttled_views.stores.base import QuickStore, Store
+from throttled_views.stores.base import Store, quick_store
 from throttled_views.stores.deciding import Taken, told
-from throttled_views.stores.memory import MemoryStore
 from throttled_views.throttled import Rule, Throttled
 
 __all__ = ["Plan", "decide_all"]
@@ -93,9 +91,8 @@ class Plan:
 
     def _quick(self) -> Quick | None:
         rules = [rule for throttled in self._throttleds for rule in throttled.rules]
-        store = self._machinery.store
-        # Not that of a base class: a subclass may count in another way.
-        if len(rules) != 1 or "taker" not in vars(type(store)):
+        store = quick_store(self._machinery.store)
+        if len(rules) != 1 or store is None:
             return None
         rule = rules[0]
         kernel, cost = rule.kernel, rule.limit.cost
@@ -104,36 +101,20 @@ class Plan:
             return None
         if not kernel.capacity:
             return None
-        take = cast("QuickStore", store).taker(
-            rule.head, principal_of, rule.tail, kernel, cost
-        )
+        take = store.taker(rule.head, principal_of, rule.tail, kernel, cost)
         return Quick(
             self._machinery,
-            take if isinstance(store, MemoryStore) else self._waiting(take),
+            self._if_up(take) if store.may_be_down else take,
             partial(self._outcome, rule, kernel, cost),
             self._machinery.renderer.merger(kernel, cost),
         )
 
-    def _waiting(
+    def _if_up(
         self, take: Callable[[Scope], Taken | Awaitable[Taken]]
-    ) -> Callable[[Scope], Taken | Awaitable[Taken | None]]:
+    ) -> Callable[[Scope], Taken | Awaitable[Taken] | None]:
         """Return *take* for a store that may be down: it gives None then."""
         failover = self._machinery.failover
-
-        def take_if_up(scope: Scope) -> Taken | Awaitable[Taken | None]:
-            if not failover.is_up:
-                return _no_answer()
-            taken = take(scope)
-            return taken if isinstance(taken, tuple) else wait(taken)
-
-        async def wait(waited: Awaitable[Taken]) -> Taken | None:
-            try:
-                return await waited
-            except StoreUnavailableError as error:
-                failover.failed(error)
-                return None
-
-        return take_if_up
+        return lambda scope: take(scope) if failover.is_up else None
 
     def _outcome(
         self, rule: Rule, kernel: AnyKernel, cost: int, taken: Taken, scope_id: int
@@ -148,10 +129,6 @@ class Plan:
         )
         outcome.decided += [self._throttleds[0], (self._machinery.store, key)]
         return outcome
-
-
-async def _no_answer() -> None:
-    """Be what is awaited of a store that is not asked."""
 
 
 async def decide_all(

@@ -154,7 +154,7 @@ class Quick:
     Attributes:
         machinery: What it uses of its limiter.
         take: Decides, and charges. What it returns is to be awaited if a store has to
-            be waited for, and is None then if the store did not answer.
+            be waited for; None means that the store is down.
         outcome: Makes the outcome of a decision, for the scope of an `id`.
         merged: Merges header fields with those of that outcome, without making it.
     """
@@ -164,7 +164,7 @@ class Quick:
     def __init__(
         self,
         machinery: Machinery,
-        take: Callable[[Scope], Taken | Awaitable[Taken | None]],
+        take: Callable[[Scope], Taken | Awaitable[Taken] | None],
         outcome: Callable[[Taken, int], Outcome],
         merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
     ) -> None:

@@ -72,6 +72,7 @@ from throttled_views._view_binding import view_endpoint
 from throttled_views.errors import (
     ConfigurationError,
     RegistrationError,
+    StoreUnavailableError,
     ViewDefinitionError,
 )
 from throttled_views.limiter import (
@@ -369,6 +370,8 @@ class ThrottledRoute(APIRoute):
             return self._decide_and_handle(scope, receive, send)
         taken = quick.take(scope)
         if not isinstance(taken, tuple):
+            if taken is None:
+                return self._decide_and_handle(scope, receive, send)
             return self._wait_and_handle(quick, taken, scope, receive, send)
         scope[SCOPE_KEY] = quick, taken, id(scope), scope.get("endpoint")
         if taken[0]:
@@ -378,13 +381,15 @@ class ThrottledRoute(APIRoute):
     async def _wait_and_handle(
         self,
         quick: Quick,
-        taking: Awaitable[Taken | None],
+        taking: Awaitable[Taken],
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
-        taken = await taking
-        if taken is None:  # the store is down
+        try:
+            taken = await taking
+        except StoreUnavailableError as error:
+            quick.machinery.failover.failed(error)
             await self._decide_and_handle(scope, receive, send)
             return
         scope[SCOPE_KEY] = quick, taken, id(scope), scope.get("endpoint")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Protocol, TypeAlias, TypeVar, cast
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.deciding import Taken
 
-__all__ = ["Clock", "QuickStore", "Store"]
+__all__ = ["Clock", "QuickStore", "Store", "quick", "quick_store"]
 
 Clock: TypeAlias = Callable[[], int]
 """A clock: called without arguments it returns the time in microseconds."""
@@ -71,7 +71,14 @@ class Store(Protocol):
 
 
 class QuickStore(Protocol):
-    """A store of ours, which decides one key without building anything else."""
+    """
+    A store of ours, which decides one key without building anything else.
+
+    Attributes:
+        may_be_down: Whether it can fail to answer.
+    """
+
+    may_be_down: ClassVar[bool]
 
     def taker(
         self,
@@ -83,3 +90,18 @@ class QuickStore(Protocol):
     ) -> Callable[[_SubjectT], Taken | Awaitable[Taken]]:
         """Return what charges one key of a subject; see `MemoryStore.taker`."""
         ...
+
+
+_quick: set[type] = set()
+_QuickT = TypeVar("_QuickT", bound=QuickStore)
+
+
+def quick(store: type[_QuickT]) -> type[_QuickT]:
+    """Let a class of stores be asked by its `QuickStore.taker`; not its subclasses."""
+    _quick.add(store)
+    return store
+
+
+def quick_store(store: Store) -> QuickStore | None:
+    """Return *store* if it can be asked that way; a subclass may count otherwise."""
+    return cast("QuickStore", store) if type(store) in _quick else None

@@ -250,13 +250,16 @@ class Batch(Call):
         """See `Call.fail`."""
         for _, _, future in self.ones:
             _fail(future, error)
-        for _, several, _ in self._several:
-            _fail(several, error)
+        for _, answer, _ in self._several:
+            _fail(answer, error)
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
-    if not future.done():
-        future.set_exception(_unavailable(error))
+    """Tell who waits; what is no outage is a mistake of ours, and told as it is."""
+    if future.done():
+        return
+    is_outage = isinstance(error, (StoreUnavailableError, asyncio.CancelledError))
+    future.set_exception(_unavailable(error) if is_outage else error)
 
 
 def _unavailable(reason: object) -> StoreUnavailableError:

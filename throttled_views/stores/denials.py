@@ -83,6 +83,8 @@ class Denials:
             time.monotonic_ns if clock is None else lambda: clock() * _NS_PER_US
         )
         self.known: dict[str, _Denial] = {}
+        # Which calls tell of a key that did not refuse them.
+        self._beside: dict[str, set[str]] = {}
         self._forgotten = 0
 
     def begin(self) -> Begun:
@@ -114,8 +116,12 @@ class Denials:
             if not limited:
                 continue
             steady_us = min(_LONGEST_US, _steady_us(kernel, state, at_us, price))
-            if len(self.known) >= _MOST_KEYS:
-                self.known.pop(next(iter(self.known)), None)
+            if max(len(self.known), len(self._beside)) >= _MOST_KEYS:
+                self.known.clear()  # each costs a round trip, no more
+                self._beside.clear()
+            for other, _ in prices:
+                if other != key:
+                    self._beside.setdefault(other, set()).add(key)
             self.known[key] = _Denial(
                 spec_of(kernel, price) if len(prices) == 1 else None,
                 prices,
@@ -173,6 +179,8 @@ class Denials:
         if self.known:
             for key in keys:
                 self.known.pop(key, None)
+                for refused in self._beside.pop(key, ()):
+                    self.known.pop(refused, None)
 
 
 def _steady_us(kernel: AnyKernel, state: State, at_us: int, price: int) -> int:

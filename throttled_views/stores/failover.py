@@ -102,7 +102,7 @@ class Failover:
         Raises:
             StoreUnavailableError: The store is down, and a charge is to be denied then.
         """
-        if self._is_asked():
+        if self._is_asked(charges):
             try:
                 results = await self._store.acquire(charges)
             except StoreUnavailableError as error:
@@ -114,7 +114,7 @@ class Failover:
 
     async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
-        if self._is_asked():
+        if self._is_asked(charges):
             try:
                 results = await self._store.peek(charges)
             except StoreUnavailableError as error:
@@ -129,7 +129,7 @@ class Failover:
         is_local = [isinstance(each, _LocalReceipt) for each in receipts]
         await self._local.refund(list(compress(receipts, is_local)))
         others = list(compress(receipts, [not each for each in is_local]))
-        if others and self._is_asked():
+        if others and self._is_asked([each.charge for each in others]):
             try:
                 await self._store.refund(others)
             except StoreUnavailableError as error:
@@ -151,12 +151,16 @@ class Failover:
         """Close the store; see `Store.aclose`."""
         await self._store.aclose()
 
-    def _is_asked(self) -> bool:
-        """Tell whether to ask the store: if it is up, or it is time for a probe."""
+    def _is_asked(self, charges: Sequence[Charge]) -> bool:
+        """
+        Tell whether to ask the store: if it is up, or it is time for a probe.
+
+        A quota of zero is no probe: a store may know the answer by itself.
+        """
         if self.is_up:
             return True
         now = self._clock()
-        if now < self._probe_at:
+        if now < self._probe_at or not any(each.quota.limit for each in charges):
             return False
         self._probe_at = now + _PROBE_EVERY_S
         return True
@@ -171,10 +175,17 @@ class Failover:
             msg = "The store is unavailable, and a limit is to deny then"
             raise StoreUnavailableError(msg) from self._error
         is_local = [each == "local" for each in policies]
+        told = {
+            index: _untouched(charge)
+            for index, charge in enumerate(charges)
+            if not is_local[index]
+        }
+        if any(result.limited for result in told.values()):
+            ask_local = self._local.peek  # all or nothing
         local = iter(await ask_local(list(compress(charges, is_local))))
         return [
-            _marked(next(local)) if here else _untouched(charge)
-            for here, charge in zip(is_local, charges, strict=True)
+            _marked(next(local)) if here else told[index]
+            for index, here in enumerate(is_local)
         ]
 
 

@@ -7,7 +7,8 @@ How it keeps its promises:
    stop the loop for tens of milliseconds each time it grows.
 2. An entry is one int: the state that its kernel packed, shifted left, and the number
    of that `Kernel` in the shard. Such dicts cost the least memory, and the garbage
-   collector does not look into them. Only a log, which is many numbers, is a tuple.
+   collector does not look into them. Only a log, which is many numbers, and what is
+   held to one quota too many for a shard, are tuples.
 3. There is no timer. Each new key pays for looking at a few old entries, shard after
    shard, and drops those that are whole again: they equal a fresh key.
 4. At `max_keys` the entries nearest to full go, exactly so in a small store and among a
@@ -22,14 +23,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
 from throttled_views.algorithms.kernels import kernel_of
-from throttled_views.errors import StoreUnavailableError
 from throttled_views.results import Charge, RateLimitResult, Receipt
-from throttled_views.stores.base import Clock
+from throttled_views.stores.base import Clock, quick
 from throttled_views.stores.deciding import State, Taken, decide, look, shown
 
 __all__ = ["MemoryStore"]
@@ -47,7 +47,7 @@ _SHARDS_TRIED = 4  # before an exhausted entry is evicted
 
 _SubjectT = TypeVar("_SubjectT")
 
-_Entry: TypeAlias = int | tuple[int, State]
+_Entry: TypeAlias = int | tuple[AnyKernel, State]
 
 
 def _in_nanoseconds(clock: Clock) -> Clock:
@@ -90,11 +90,10 @@ class _Shard:
 
     def write(self, key: str, state: State, kernel: AnyKernel) -> None:
         """Store the *state* of *key*, by *kernel*."""
-        number, packed = self._number_of(kernel), kernel.pack(state)
+        packed = kernel.pack(state)
+        number = self._number_of(kernel) if isinstance(packed, int) else None
         self.entries[key] = (
-            packed << _NUMBER_BITS | number
-            if isinstance(packed, int)
-            else (number, packed)
+            (kernel, state) if number is None else packed << _NUMBER_BITS | number
         )
 
     def refund(self, receipt: Receipt, now_us: int) -> None:
@@ -110,41 +109,31 @@ class _Shard:
 
     def _unpacked(self, entry: _Entry) -> tuple[AnyKernel, State]:
         if isinstance(entry, tuple):
-            number, state = entry
-            return self.kernels[number], state
+            return entry
         kernel = self.kernels[entry & _NUMBER_MASK]
         return kernel, kernel.unpack(entry >> _NUMBER_BITS)
 
-    def _number_of(self, kernel: AnyKernel) -> int:
-        if (number := self._known_number_of(kernel)) is not None:
-            return number
-        if len(self.kernels) > _NUMBER_MASK:
-            self._forget_unused_kernels()
-        if len(self.kernels) > _NUMBER_MASK:
-            msg = f"Over {_NUMBER_MASK} keys of one shard have different quotas"
-            raise StoreUnavailableError(msg)
-        self.kernels.append(kernel)
-        return len(self.kernels) - 1
-
-    def _known_number_of(self, kernel: AnyKernel) -> int | None:
+    def _number_of(self, kernel: AnyKernel) -> int | None:
+        """Return the number of *kernel*; None if there are too many to number them."""
         for number, known in enumerate(self.kernels):
             if known is kernel or (type(known) is type(kernel) and known == kernel):
                 return number
-        return None
-
-    def _forget_unused_kernels(self) -> None:
-        old = _Shard()
-        old.entries, old.kernels = self.entries, self.kernels
-        self.entries, self.kernels = {}, []
-        for key, entry in old.entries.items():
-            kernel, state = old._unpacked(entry)
-            self.write(key, state, kernel)
+        if len(self.kernels) > _NUMBER_MASK:
+            return None
+        self.kernels.append(kernel)
+        return len(self.kernels) - 1
 
     def keep(self, items: Iterable[tuple[str, _Entry]]) -> None:
         """Hold only *items* from now on, in a dict that is as small as it can be."""
-        self.entries = dict(items)
-        if not self.entries:
-            self.kernels = []
+        if len(self.kernels) <= _NUMBER_MASK:
+            self.entries = dict(items)
+            return
+        before = _Shard()  # number the kernels anew: those without entries go
+        before.kernels = self.kernels
+        self.entries, self.kernels = {}, []
+        for key, entry in items:
+            kernel, state = before._unpacked(entry)
+            self.write(key, state, kernel)
 
     def live(self, now_us: int) -> list[tuple[str, _Entry]]:
         """Return the entries that are not whole at *now_us*."""
@@ -155,7 +144,7 @@ class _Shard:
             if (
                 entry >> _NUMBER_BITS >= whole_below[entry & _NUMBER_MASK]
                 if isinstance(entry, int)
-                else self.kernels[entry[0]].whole_at(entry[1]) > now_us
+                else entry[0].whole_at(entry[1]) > now_us
             )
         ]
 
@@ -169,6 +158,7 @@ class _Shard:
         return found
 
 
+@quick
 class MemoryStore:
     """
     Keep keys in this process; they are gone when it ends.
@@ -189,6 +179,8 @@ class MemoryStore:
         exhausted_evictions: Those of them that had no request left, dropped because
             nothing better was found; each is a client that got its quota back early.
     """
+
+    may_be_down: ClassVar[bool] = False
 
     def __init__(
         self, *, max_keys: int = 1_000_000, clock: Clock | None = None

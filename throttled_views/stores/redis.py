@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
 from redis.asyncio import Redis, RedisCluster
 
@@ -26,7 +27,7 @@ from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.errors import ConfigurationError, StoreUnavailableError
 from throttled_views.results import Charge, RateLimitResult, Receipt
-from throttled_views.stores.base import Clock
+from throttled_views.stores.base import Clock, quick
 from throttled_views.stores.courier import Asked, Courier, Line, run
 from throttled_views.stores.deciding import Reader, State, Taken, decide, look
 from throttled_views.stores.denials import Begun, Denials, Pair
@@ -39,7 +40,7 @@ _Client: TypeAlias = "Redis | RedisCluster"
 _SubjectT = TypeVar("_SubjectT")
 
 _LINES = 2  # connections: client and server work at the same time
-_CLUSTER_LINES = 8  # of a cluster's client, which has its own connections
+_CLUSTER_LINES = 64  # of a cluster's client, which has its own connections
 _TIME_OF_THE_SERVER = -(2**53)  # no clock says that; one may well say 0
 
 
@@ -61,6 +62,7 @@ class _Home(NamedTuple):
             await self.client.aclose()
 
 
+@quick
 class RedisStore:
     """
     Keep keys in Redis or Valkey, one server, a Sentinel's or a cluster.
@@ -81,6 +83,8 @@ class RedisStore:
     Raises:
         ConfigurationError: *client* is none, or *timeout* is not above 0.
     """
+
+    may_be_down: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -103,19 +107,28 @@ class RedisStore:
         Charge all of *charges*, or none; see `Store.acquire`.
 
         In a cluster this holds for keys of one slot, such as all of one client. Charges
-        to several slots are made one after the other, and given back if a later one is
-        refused.
+        to several slots, and to one key by several quotas, are made one after the
+        other, and given back, best effort, if a later one is refused or fails.
         """
         if any(_is_hopeless(*each) for each in _prices(charges).items()):
             now_us, states = await self._states(charges)
             return decide(charges, _reader(states), now_us).results
         results: dict[int, RateLimitResult] = {}
-        for group in _groups(charges, self._home().slot_of):
-            some = [charges[index] for index in group]
-            results |= zip(group, await self._acquire_together(some), strict=True)
-            if any(results[index].limited for index in group):
-                return await self._refusal(charges, results, group)
+        try:
+            for group in _groups(charges, self._home().slot_of):
+                some = [charges[index] for index in group]
+                results |= zip(group, await self._acquire_together(some), strict=True)
+                if any(results[index].limited for index in group):
+                    return await self._refusal(charges, results, group)
+        except BaseException:  # also where the request was cancelled
+            await self._give_back(list(results.values()))
+            raise
         return [results[index] for index in range(len(charges))]
+
+    async def _give_back(self, results: Sequence[RateLimitResult]) -> None:
+        receipts = [each for result in results for each in result.receipts]
+        with suppress(StoreUnavailableError):
+            await self.refund(receipts)
 
     async def _refusal(
         self,
@@ -127,10 +140,9 @@ class RedisStore:
         others = [index for index in range(len(charges)) if index not in refused]
         if not others:
             return [results[index] for index in refused]
-        charged = [results[index] for index in others if index in results]
+        await self._give_back([results[index] for index in others if index in results])
         untouched = [charges[index] for index in others]
         try:
-            await self.refund([each for some in charged for each in some.receipts])
             looks = await self.peek(untouched)
         except StoreUnavailableError:  # it is refused all the same
             looks = look(untouched, _reader_of(None), 0)
@@ -203,6 +215,7 @@ class RedisStore:
 
     async def refund(self, receipts: Sequence[Receipt], /) -> None:
         """Give charges back; see `Store.refund`."""
+        self._denials.forget([each.charge.key for each in receipts])
         home = self._home()
         for group in _slots([each.charge.key for each in receipts], home.slot_of):
             some = [receipts[index] for index in group]
@@ -213,15 +226,14 @@ class RedisStore:
             times = struct.pack(f"<{len(some)}d", *(each.at_us for each in some))
             arguments = self._clock_us(), raw, times
             await home.courier.command(partial(_run, script, keys, arguments))
-        self._denials.forget(each.charge.key for each in receipts)
 
     async def reset(self, keys: Sequence[str], /) -> None:
         """Forget *keys*; see `Store.reset`."""
+        self._denials.forget(keys)
         home = self._home()
         for group in _slots(keys, home.slot_of):
             some = [keys[index].encode() for index in group]
             await home.courier.command(partial(_unlink, some))
-        self._denials.forget(keys)
 
     async def aclose(self) -> None:
         """
@@ -285,7 +297,7 @@ class RedisStore:
         return self._moved_in(loop) if home is None else home
 
     def _moved_in(self, loop: asyncio.AbstractEventLoop) -> _Home:
-        for other in [each for each in self._homes if each.is_closed()]:
+        for other in [each for each in list(self._homes) if each.is_closed()]:
             del self._homes[other]  # nothing can be closed any more there
         client = self._make_client()
         line: Callable[[], Line]

@@ -217,5 +217,6 @@ def encoded_ops(
         for key, spec in limits:
             ops.append(keys.setdefault(key, len(keys)))
             ops.append(specs.setdefault(spec, len(specs)))
-    words = [key.encode() for key in keys]
+    # Whatever a key is made of: it must not spoil a batch.
+    words = [key.encode("utf-8", "surrogatepass") for key in keys]
     return words, list(specs), struct.pack(f"<{len(ops)}H", *ops)

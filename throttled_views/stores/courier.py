@@ -212,7 +212,12 @@ class Batch(Call):
         raw = b"".join([spec.raw for spec in specs])
         looks = int(self._looks_only)
         reply = await run(line, script, keys, self._clock_us(), looks, raw, ops)
-        self._deliver(reply)
+        try:
+            self._deliver(reply)
+        except (IndexError, TypeError, ValueError) as error:
+            await line.hang_up()
+            msg = f"The server answers what cannot be read: {reply!r:.80}"
+            raise StoreUnavailableError(msg) from error
 
     def _deliver(self, reply: list[Any]) -> None:
         now_us, at = reply[0], 1

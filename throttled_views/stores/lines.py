@@ -134,11 +134,15 @@ class ClusterLine:
     """Whatever connection the client of a cluster takes for a key."""
 
     def __init__(self, client: RedisCluster) -> None:
-        self._client = client
+        self._client: Any = client
+        self._nodes = dict(self._client.nodes_manager.startup_nodes)
 
     async def ask(self, *command: Any) -> Any:
         """Send a command and return its reply; see `Line.ask`."""
-        client: Any = self._client
+        client = self._client
+        # Redis-py 5 strikes off each node it lost, and finds none when all were lost.
+        for name, known in self._nodes.items():
+            client.nodes_manager.startup_nodes.setdefault(name, known)
         try:
             await client.initialize()
             # To name the node turns the client's retries off. It still follows what the

@@ -69,7 +69,7 @@ class Line(Protocol):
 
         Raises:
             StoreUnavailableError: There is none, or an error.
-            NoScript: The server does not know the script.
+            NoScriptError: The server does not know the script.
         """
         ...
 
@@ -297,7 +297,8 @@ class Courier:
         open_line: Makes a line; nothing is opened yet.
         lines: Lines to hold at most.
         timeout: Seconds for a call, from its first check until it is answered.
-        clock_us: What a script is told of the time; 0 leaves it to the server.
+        clock_us: What a script is told of the time; the least number that it can be
+            told, -2**53, leaves it to the server.
         begin: What to note when a batch is opened, for those who finish its answers.
         told: Makes of the answer to `check_one` what is told.
     """

@@ -5,8 +5,8 @@ Rules of this file:
 
 1. The scripts under ``lua/`` mirror the kernels of `throttled_views.algorithms` name by
    name. Each number that they get or give is whole, and below 2**53.
-2. Products are made here, or by Python's kernels: what is left to a script is to add,
-   to carry and to compare.
+2. Products that are known beforehand are made here: what a script does for nearly every
+   request is to add, to carry and to compare.
 3. A script answers where a key stood before the charge. What is told of that, the
    kernel works out from it, the same as for a `MemoryStore`.
 """

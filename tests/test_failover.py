@@ -573,3 +573,30 @@ async def test_case_95_flapping_does_not_add_up() -> None:
         clock.advance(1)
 
     assert 20 == admitted
+
+
+async def test_a_refusal_under_allow_charges_nothing_locally(
+    outage: Outage, clock: ManualClock
+) -> None:
+    """If what is admitted uncounted could never be, what is counted here is free."""
+    failover = failover_of(outage, clock, "local")
+    never = Charge("bob", Quota.per_hour(0), on_store_error="allow")
+
+    for _ in range(3):
+        await failover.acquire([charge(), never])
+    [left] = await failover.peek([charge()])
+
+    assert 10 == left.state.remaining
+
+
+async def test_a_quota_of_zero_is_no_probe(outage: Outage, clock: ManualClock) -> None:
+    """A store may answer it without asking anybody: that does not make it available."""
+    failover = failover_of(outage, clock)
+    await failover.acquire([charge()])
+    clock.advance(1)
+    outage.is_down = False
+
+    [result] = await failover.acquire([Charge("bob", Quota.per_hour(0))])
+
+    assert result.limited
+    assert not failover.is_up

@@ -42,7 +42,7 @@ __all__ = [
     "run",
 ]
 
-_NOT_STORED = 2  # a verdict of acquire.lua
+_NOT_STORED, _REFUSED_BY_ANOTHER_QUOTA = 2, 3  # verdicts of acquire.lua
 _MOST_LIMITS = 32  # of a batch: the server decides them while the next is encoded
 
 Asked: TypeAlias = Sequence[tuple[str, Spec]]
@@ -56,7 +56,8 @@ Finish: TypeAlias = Callable[[bool, int, Any, Sequence[Sequence[int]]], Any]
 Makes of an answer what the one who asked gets.
 
 Of whether the request was admitted, the store's time in microseconds, what was noted
-when its batch was opened, and what the kind of each limit answers.
+when its batch was opened (None if a key is held to another quota so far, so that nobody
+knows how it goes on), and what the kind of each limit answers.
 """
 
 
@@ -229,9 +230,11 @@ class Batch(Call):
             if verdict == _NOT_STORED:
                 future.set_exception(_unavailable(reply[-1]))
                 continue
-            answer = reply[start:at]
+            answer, begun = reply[start:at], self._begun
+            if verdict == _REFUSED_BY_ANOTHER_QUOTA:
+                begun = None
             future.set_result(
-                self._told(key, spec, verdict == 1, now_us, self._begun, answer)
+                self._told(key, spec, verdict == 1, now_us, begun, answer)
             )
         self._deliver_several(reply, at)
 
@@ -249,7 +252,9 @@ class Batch(Call):
             if verdict == _NOT_STORED:
                 future.set_exception(_unavailable(reply[-1]))
             else:
-                future.set_result(finish(verdict == 1, now_us, self._begun, answers))
+                known = verdict != _REFUSED_BY_ANOTHER_QUOTA
+                begun = self._begun if known else None
+                future.set_result(finish(verdict == 1, now_us, begun, answers))
 
     def fail(self, error: BaseException) -> None:
         """See `Call.fail`."""

@@ -96,7 +96,7 @@ class Denials:
         prices: Mapping[Pair, int],
         states: Mapping[Pair, State],
         at_us: int,
-        begun: Begun,
+        begun: Begun | None,
     ) -> None:
         """
         Remember that a call was refused.
@@ -105,8 +105,11 @@ class Denials:
             prices: What it asked for.
             states: Where its keys stood.
             at_us: When that was, by the clock of the store.
-            begun: What `begin` returned before the server was asked.
+            begun: What `begin` returned before the server was asked; None if it is not
+                to be remembered.
         """
+        if begun is None:
+            return
         began_ns, forgotten = begun
         if forgotten != self._forgotten:  # somebody reset a key meanwhile
             return

@@ -281,7 +281,7 @@ class RedisStore:
         spec: Spec,
         admitted: bool,  # noqa: FBT001
         now_us: int,
-        begun: Begun,
+        begun: Begun | None,
         answer: Sequence[int],
     ) -> Taken:
         if not admitted:
@@ -367,9 +367,9 @@ def _states_of(
     asked: Asked,
     admitted: bool,  # noqa: FBT001
     now_us: int,
-    begun: Begun,
+    begun: Begun | None,
     answers: Sequence[Sequence[int]],
-) -> tuple[bool, int, Begun, list[State]]:
+) -> tuple[bool, int, Begun | None, list[State]]:
     states = [
         spec.state(now_us, answer)
         for (_, spec), answer in zip(asked, answers, strict=True)

@@ -8,8 +8,9 @@
 --          of its key and of its spec, from 0: unsigned shorts
 --
 -- Returns the clock; then for each request 1 if it was admitted, 0 if not, 2 if it could
--- not be stored, and for each of its limits what the kind answers, before the charge;
--- last, if some could not be stored, why.
+-- not be stored, 3 if not and a key of it is held to another quota so far, and for each
+-- of its limits what the kind answers, before the charge; last, if some could not be
+-- stored, why.
 local now, spare_ms = clock(ARGV[1])
 local look = ARGV[2] == '1'
 local S = { struct.unpack('<' .. string.rep('d', #ARGV[3] / 8), ARGV[3]) }
@@ -33,7 +34,7 @@ local function store(k, kind, state)
 end
 
 while at <= total do
-  local last, verdict, admitted = at + 2 * ops[at], o, 1
+  local last, verdict, admitted, refused = at + 2 * ops[at], o, 1, 0
   o = o + 1
   for i = at + 1, last, 2 do
     local k, s = ops[i] + 1, ops[i + 1] * 9 + 1
@@ -52,10 +53,11 @@ while at <= total do
     -- By another quota it is a copy: if this request is refused, nothing has changed.
     state = kind.settle(state, now, s, S)
     seen[k] = state
+    if states[k] and state ~= states[k] then refused = 3 end
     if not kind.has_room(state, now, s, S) then admitted = 0 end
     o = kind.answer(state, now, s, S, out, o)
   end
-  out[verdict] = admitted
+  out[verdict] = admitted == 1 and 1 or refused
   if admitted == 1 and not look then
     for i = at + 1, last, 2 do
       local k, s = ops[i] + 1, ops[i + 1] * 9 + 1

@@ -444,11 +444,9 @@ class Courier:
             call.fail(StoreUnavailableError("The deadline passed without an answer"))
         except StoreUnavailableError as error:
             call.fail(error)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - it is told to those who wait
             await line.hang_up()
             call.fail(error)
-            if not isinstance(error, Exception):
-                raise
         finally:
             call.task = None
 

@@ -1202,6 +1202,12 @@ def test_a_misspelt_setting_is_refused(written: str, meant: str) -> None:
         view_of((written, "5/m"))
 
 
+def test_a_policy_is_no_setting_of_a_view() -> None:
+    """It would be left out without a word, and the view be open in an outage."""
+    with pytest.raises(ViewDefinitionError, match="on_store_error='deny'"):
+        view_of(("on_store_error", "deny"))
+
+
 def test_a_decorator_without_parentheses_is_refused() -> None:
     """It would take the handler for a function that chooses a quota."""
     bare: Any = limit

@@ -172,7 +172,13 @@ def _setting(view: type, name: str) -> Any:
 
 
 def _check_spelling(view: type) -> None:
-    """Refuse a name that is nearly a setting: what it says would be left out."""
+    """Refuse what looks like a setting and is none: what it says would be left out."""
+    if "on_store_error" in vars(view):
+        raise ViewDefinitionError(
+            f"{name_of(view)}.on_store_error",
+            "it is an option of limits and limiters, not a setting of a view",
+            "Write throttle = Limit('100/m', on_store_error='deny')",
+        )
     for name in vars(view):
         for meant in get_close_matches(name, ("throttle", "key_func"), 1, cutoff=0.8):
             if name not in (meant, "throttled"):

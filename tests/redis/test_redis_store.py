@@ -2,13 +2,17 @@
 
 import asyncio
 import gc
+import importlib
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 from redis.asyncio import Connection as RedisConnection
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -134,7 +138,7 @@ BAD: dict[str, tuple[Callable[[], RedisStore], str]] = {
         r"'localhost' is no URL: .*redis://",
     ),
     "another scheme": (lambda: RedisStore("http://localhost"), "is no URL"),
-    "nothing": (lambda: RedisStore(None), "None is no client"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "nothing": (lambda: RedisStore(None), "NoneType is no client"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     "a class": (lambda: RedisStore(Redis), "is no client of redis.asyncio"),
     "no time": (lambda: RedisStore("redis://h", timeout=0), "timeout=0 is not above 0"),
     "less": (
@@ -150,6 +154,35 @@ def test_what_is_no_store_is_refused(make: Callable[[], RedisStore], said: str) 
     """A wrong argument fails at once, and the message says what to write."""
     with pytest.raises(ConfigurationError, match=said):
         make()
+
+
+async def coroutine() -> None:
+    """Make nothing, later."""
+
+
+MADE: dict[str, Callable[[], object]] = {
+    "sync": lambda: redis.Redis(port=1),
+    "nothing": lambda: None,
+    "later": coroutine,
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+async def test_a_function_that_makes_no_client_is_a_mistake(
+    make: Callable[[], Any],
+) -> None:
+    """It is told as what it is, and not taken for an outage."""
+    with pytest.raises(ConfigurationError, match=r"from redis\.asyncio import Redis"):
+        await ask(RedisStore(make), "alice", TWO)
+
+
+def test_without_redis_py_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who did not install the extra is told how to."""
+    monkeypatch.delitem(sys.modules, "throttled_views.stores.redis")
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+
+    with pytest.raises(ModuleNotFoundError, match=r"throttled_views\[redis\]"):
+        importlib.import_module("throttled_views.stores.redis")
 
 
 async def test_nothing_is_asked_for_nothing() -> None:

@@ -15,13 +15,18 @@ It needs the extra ``redis``, and Redis 6.2 or Valkey 7.2, or newer ones.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
-from redis.asyncio import Redis, RedisCluster
+try:
+    from redis.asyncio import Redis, RedisCluster
+except ModuleNotFoundError as error:
+    msg = "RedisStore needs redis-py. Write: pip install 'throttled_views[redis]'"
+    raise ModuleNotFoundError(msg, name=error.name) from error
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.kernels import kernel_of
@@ -299,7 +304,7 @@ class RedisStore:
     def _moved_in(self, loop: asyncio.AbstractEventLoop) -> _Home:
         for other in [each for each in list(self._homes) if each.is_closed()]:
             del self._homes[other]  # nothing can be closed any more there
-        client = self._make_client()
+        client = _checked_client(self._make_client())
         line: Callable[[], Line]
         if isinstance(client, RedisCluster):
             line, lines = partial(ClusterLine, client), _CLUSTER_LINES
@@ -333,11 +338,25 @@ def _maker(client: Any) -> tuple[Callable[[], _Client], bool]:
         return lambda: client, False
     if callable(client) and not isinstance(client, type):
         return cast("Callable[[], _Client]", client), True
-    msg = (
-        f"{client!r} is no client of redis.asyncio. Write "
-        "RedisStore('redis://localhost:6379/0')"
+    raise _no_client(client)
+
+
+def _checked_client(client: object) -> _Client:
+    """Return *client* if it is one, as a function may give anything."""
+    if isinstance(client, (Redis, RedisCluster)):
+        return client
+    if inspect.iscoroutine(client):
+        client.close()
+    raise _no_client(client)
+
+
+def _no_client(client: object) -> ConfigurationError:
+    kind = client if isinstance(client, type) else type(client)
+    return ConfigurationError(
+        f"An object of {kind.__module__}.{kind.__qualname__} is no client of "
+        "redis.asyncio. Write RedisStore('redis://localhost:6379/0'), or "
+        "RedisStore(Redis(…)) with 'from redis.asyncio import Redis'"
     )
-    raise ConfigurationError(msg)
 
 
 def _pair(charge: Charge) -> Pair:

@@ -344,6 +344,16 @@ def by_prefix(prefix: str, request: Request) -> str:
     return prefix + request.method
 
 
+def nothing() -> str:
+    """Take nothing."""
+    return "k"
+
+
+def by_keyword(*, request: Request) -> str:
+    """Take a request by keyword only."""
+    return request.method
+
+
 def with_default(request: Request, prefix: str = "k") -> str:
     """Take more than a request."""
     return prefix + request.method
@@ -366,6 +376,11 @@ class Keys:
         return request.method
 
 
+def returning(key: str) -> Callable[..., str]:
+    """Return a lambda that takes nothing."""
+    return lambda: key
+
+
 def decorated(function: Callable[P, str]) -> Callable[P, str]:
     """Wrap a function in another, as decorators do."""
 
@@ -385,6 +400,10 @@ EARLY: dict[str, tuple[Callable[[Any], Any], object]] = {
     "static method": (Keys.static, "GET"),
     "object": (Keys(), "GET"),
     "partial": (functools.partial(by_prefix, "k"), "kGET"),
+    "partial by keyword": (functools.partial(with_default, prefix="l"), "lGET"),
+    "nothing": (nothing, "k"),
+    "lambda of nothing": (returning("k"), "k"),
+    "keyword only": (by_keyword, "GET"),
     "decorated": (decorated(by_connection), "/"),
     "lambda": (lambda request: request.method, "GET"),
     "built in": (client_ip, "192.0.2.1"),
@@ -444,16 +463,6 @@ def unannotated() -> Callable[..., Any]:
     return by_anything
 
 
-def nothing() -> str:
-    """Take nothing."""
-    return "k"
-
-
-def by_keyword(*, request: Request) -> str:
-    """Take a request by keyword only."""
-    return request.method
-
-
 def by_any(*requests: Request) -> str:
     """Take any number of requests."""
     return requests[0].method
@@ -481,8 +490,6 @@ def by_query(tenant: str) -> str:
 
 LATE: dict[str, Callable[..., Any]] = {
     "unannotated": unannotated(),
-    "nothing": nothing,
-    "keyword only": by_keyword,
     "any number": by_any,
     "two": by_two,
     "socket": by_socket,
@@ -490,7 +497,6 @@ LATE: dict[str, Callable[..., Any]] = {
     "query": by_query,
     "with a default": with_default,
     "lambda of two": two(lambda request, user: user),
-    "lambda of nothing": lambda: "k",
     "parameter for checkers": key_functions.by_number,
 }
 """Functions that want something else than the connection alone."""

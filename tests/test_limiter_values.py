@@ -298,23 +298,16 @@ def no_annotation(request) -> str:  # type: ignore[no-untyped-def]  # pyright: i
     return str(request)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def by_keyword(*, request: Request) -> str:
-    """Want the request by its name."""
-    return str(request.url)
-
-
 def any_number(*requests: Request) -> str:
     """Want any number of requests."""
     return str(requests)
 
 
 LATE: dict[str, Callable[..., Any]] = {
-    "without parameter": no_parameter,
     "with two parameters": two_parameters,
     "with a header": a_header,
     "with a dependency": a_dependency,
     "without annotation": no_annotation,
-    "by keyword": by_keyword,
     "with any number": any_number,
 }
 """Functions that could only be called after something of the request was read."""

@@ -12,7 +12,7 @@ import inspect
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -40,6 +40,7 @@ _DIGEST_MARK = "#"  # never left as it is by percent-encoding, so no text imitat
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052, section 2.1
 _IPV4_MASK = 0xFFFFFFFF
 _IPV6_BITS = 128
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class KeyParts(NamedTuple):
@@ -220,11 +221,8 @@ def early_parameter(
     which cannot be annotated, gets what fits. None if *function* wants anything else,
     so that it cannot be called before something is read.
     """
-    parameters = _parameters(function)
-    if len(parameters) != 1 or parameters[0].kind not in (
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    ):
+    parameters = parameters_of(function) or ()
+    if len(parameters) != 1 or parameters[0].kind in _VARIADIC:
         return None
     wanted = parameters[0].annotation
     if wanted is inspect.Parameter.empty:
@@ -240,17 +238,45 @@ def _what_fits(scope: Scope) -> HTTPConnection:
     return (Request if scope["type"] == "http" else HTTPConnection)(scope)
 
 
-def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+def parameters_of(function: Callable[..., object]) -> list[inspect.Parameter] | None:
+    """
+    Return the parameters of *function*, None if it does not tell.
+
+    What a partial gives by keyword is none of them: nobody else is to give that.
+    """
     try:
-        return list(inspect.signature(function, eval_str=True).parameters.values())
+        signature = inspect.signature(function, eval_str=True)
     except NameError:
-        return list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # no function, or one of C that does not tell
-        return []
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # no function, or one of C
+        return None
+    given = function.keywords if isinstance(function, partial) else {}
+    return [each for each in signature.parameters.values() if each.name not in given]
 
 
 _Reader: TypeAlias = Callable[[Scope], object | Awaitable[object]]
 """A function of the request, made a function of its scope."""
+
+
+def early_reader_of(function: Callable[..., object]) -> _Reader | None:
+    """
+    Return *function*, which takes the connection or nothing, as one of the scope.
+
+    None if it wants anything else, so that it cannot be called before something of the
+    request is read.
+    """
+    parameters = parameters_of(function)
+    if parameters is None:
+        return None
+    if not parameters:
+        return lambda _scope: function()
+    wanted = early_parameter(function)
+    if wanted is None:
+        return None
+    name = parameters[0].name
+    if parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        return lambda scope: function(**{name: wanted(scope)})
+    return lambda scope: function(wanted(scope))
 
 
 def reader_of(function: Callable[..., object], role: str) -> _Reader:
@@ -264,15 +290,15 @@ def reader_of(function: Callable[..., object], role: str) -> _Reader:
     Raises:
         ConfigurationError: It wants more than the connection.
     """
-    wanted = early_parameter(function)
-    if wanted is None:
+    reader = early_reader_of(function)
+    if reader is None:
         name = getattr(function, "__name__", role).replace("<lambda>", role)
         msg = (
             f"The {role} function {called(function)} does not take just the "
             f"connection. Write 'def {name}(request: Request)'"
         )
         raise ConfigurationError(msg)
-    return lambda scope: function(wanted(scope))
+    return reader
 
 
 def called(function: object) -> str:

@@ -18,6 +18,8 @@ ORDER = (
     "stores",
     "hooks",
     "limits",
+    "_addresses",
+    "_fields",
     "keys",
     "headers",
     "outcome",

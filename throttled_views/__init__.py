@@ -29,7 +29,10 @@ from throttled_views.keys import (
     client_ip,
     compose_key,
     everyone,
+    first_of,
     get_remote_address,
+    header_key,
+    path_key,
 )
 from throttled_views.limiter import Limiter
 from throttled_views.limits import (
@@ -113,8 +116,11 @@ __all__ = [
     "compose_key",
     "everyone",
     "exempt",
+    "first_of",
     "get_remote_address",
+    "header_key",
     "limit",
+    "path_key",
     "rate_limit_exceeded_handler",
     "route",
 ]

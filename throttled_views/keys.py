@@ -4,23 +4,40 @@ Who is charged for what: keys, and the functions that name clients.
 A key says three things: the methods of the handler, what is limited, and who asks. The
 concrete URL is never part of it. In a store the limiter's prefix stands before it, and
 the name of the limit behind it.
+
+Who asks is a *principal*. Those that the functions here give tell of what kind they
+are, so that what a client writes into a header is never taken for an address.
 """
 
 from __future__ import annotations
 
 import inspect
-import ipaddress
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import NamedTuple, TypeAlias
+from itertools import chain, pairwise
+from typing import Literal, NamedTuple, TypeAlias, TypeGuard, cast
 from urllib.parse import quote
 
 from starlette.requests import HTTPConnection, Request
 from starlette.types import Scope
 
+from throttled_views._addresses import (
+    Address,
+    address_of,
+    client_of,
+    networks_of,
+    node_of,
+)
+from throttled_views._fields import (
+    FORWARDED,
+    X_FORWARDED_FOR,
+    is_field_name,
+    nodes_of,
+)
 from throttled_views.errors import ConfigurationError, InvalidKeyError
+from throttled_views.limits import KeyFunc
 
 __all__ = [
     "ClientIP",
@@ -28,7 +45,10 @@ __all__ = [
     "client_ip",
     "compose_key",
     "everyone",
+    "first_of",
     "get_remote_address",
+    "header_key",
+    "path_key",
 ]
 
 _logger = logging.getLogger("throttled_views")
@@ -37,9 +57,8 @@ _LONGEST_PRINCIPAL = 64  # bytes of UTF-8
 _HOSTS_KNOWN = 4096
 _DIGEST_BYTES = 16  # 128 bits
 _DIGEST_MARK = "#"  # never left as it is by percent-encoding, so no text imitates it
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052, section 2.1
-_IPV4_MASK = 0xFFFFFFFF
 _IPV6_BITS = 128
+_LOOKS_AT_A_PEER = 100
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -88,92 +107,184 @@ def encoded_principal(principal: str) -> str:
 def _encoded_or_digested(principal: str) -> str:
     raw = principal.encode("utf-8", "surrogatepass")
     if len(raw) > _LONGEST_PRINCIPAL:
-        return _DIGEST_MARK + blake2b(raw, digest_size=_DIGEST_BYTES).hexdigest()
+        return _DIGEST_MARK + _digest(raw)
     return encoded(principal)
+
+
+def _digest(raw: bytes) -> str:
+    """Return a digest without a key, so that it is the same in every process."""
+    return blake2b(raw, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 _encoded_short = lru_cache(maxsize=4096)(_encoded_or_digested)
 
 
-class _Known(dict[str, str]):
-    """What hosts are in keys; a host that is not known yet is looked at."""
-
-    def __init__(self, encode: Callable[[str], str]) -> None:
-        super().__init__()
-        self._encode = encode
-
-    def __missing__(self, host: str | None) -> str:
-        encoded = self._encode(host or "")
-        if host and len(host) <= _LONGEST_PRINCIPAL:  # a proxy may say anything
-            if len(self) >= _HOSTS_KNOWN:
-                self.clear()
-            self[host] = encoded
-        return encoded
+# --- addresses ------------------------------------------------------------------------
 
 
 class ClientIP:
     """
-    Key function: the address of the peer.
+    Key function: the address of the client.
+
+    It is that of the peer. If the peer is a proxy of yours, it is the address that the
+    proxy forwards for: the header is read from its right, past further proxies of
+    yours, up to the first hop that is none. What stands before that was written by the
+    client, and is not read. Where a hop is no address, its proxy is the client.
 
     IPv6 addresses are taken by their /64, which is what one host usually owns;
     IPv4-mapped ones (RFC 4291, section 2.5.5.2) and those behind a NAT64 gateway
     (``64:ff9b::/96``, RFC 6052) are taken as the IPv4 address they carry. A peer
     without an address, as on a Unix socket, is ``"unknown"``, one key for all of them.
-    Forwarding headers are not read.
 
     Args:
+        trusted_proxies: Networks or addresses of your proxies. Anybody else's
+            forwarding header is ignored.
+        header: What your proxies write: ``"X-Forwarded-For"``, or ``"Forwarded"`` of
+            RFC 7239.
         ipv6_prefix: Leading bits of an IPv6 address that tell clients apart.
 
     Raises:
-        ConfigurationError: *ipv6_prefix* is not between 1 and 128.
+        ConfigurationError: One of *trusted_proxies* is no network, or holds all
+            addresses; *header* is another; *ipv6_prefix* is not between 1 and 128.
     """
 
-    def __init__(self, *, ipv6_prefix: int = 64) -> None:
+    def __init__(
+        self,
+        *,
+        trusted_proxies: Iterable[str] = (),
+        header: Literal["X-Forwarded-For", "Forwarded"] = "X-Forwarded-For",
+        ipv6_prefix: int = 64,
+    ) -> None:
         if type(ipv6_prefix) is not int or not 1 <= ipv6_prefix <= _IPV6_BITS:
             msg = f"ipv6_prefix={ipv6_prefix!r} is not between 1 and 128. Write 64"
             raise ConfigurationError(msg)
+        if header not in (X_FORWARDED_FOR, FORWARDED):
+            msg = f"header={header!r} is not read. Write header='X-Forwarded-For'"
+            raise ConfigurationError(msg)
+        self._networks = networks_of(trusted_proxies)
+        self.trusted_proxies = tuple(map(str, self._networks))
+        self.header = header
         self.ipv6_prefix = ipv6_prefix
-        self._known = _Known(lambda host: encoded_principal(self._principal(host)))
-        self._warned = False
+        self._known: dict[str, str] = {}
+        self._warnings = _Warnings()
 
     def __repr__(self) -> str:
         """Return the call that makes this key function."""
-        return f"ClientIP(ipv6_prefix={self.ipv6_prefix})"
+        trust = ""
+        if self._networks:
+            trust = f"trusted_proxies={self.trusted_proxies}, header={self.header!r}, "
+        return f"ClientIP({trust}ipv6_prefix={self.ipv6_prefix})"
 
     def __call__(self, connection: HTTPConnection) -> str:
         """Return the principal of *connection*."""
-        client = connection.scope.get("client")
-        return self._principal((client and client[0]) or "")
+        return self.from_scope(connection.scope)
+
+    def from_scope(self, scope: Scope, /) -> str:
+        """Return the principal of the connection."""
+        principal, _ = self._principal(scope)
+        return principal
 
     def encoded_from_scope(self, scope: Scope, /) -> str:
         """Return the principal of the connection, as it stands in keys."""
         client = scope.get("client")
-        return self._known[client[0] if client else ""]
-
-    def _principal(self, host: str) -> str:
-        if not host:
-            self._warn_about_unknown_peers()
-            return "unknown"
         try:
-            address = ipaddress.ip_address(host.partition("%")[0])
-        except ValueError:
-            return host
-        if isinstance(address, ipaddress.IPv4Address):
-            return str(address)
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        if address in _NAT64:
-            return str(ipaddress.IPv4Address(int(address) & _IPV4_MASK))
-        network = ipaddress.IPv6Network((address, self.ipv6_prefix), strict=False)
-        return str(network)
+            return self._known[client[0] if client else ""]
+        except KeyError:  # of a new peer, or one that is to be looked at
+            return self._met(scope)
 
-    def _warn_about_unknown_peers(self) -> None:
-        if not self._warned:
-            self._warned = True
+    def _met(self, scope: Scope) -> str:
+        principal, is_by_peer_alone = self._principal(scope)
+        encoded = encoded_principal(principal)
+        host = _host_of(scope)
+        if host and is_by_peer_alone and len(host) <= _LONGEST_PRINCIPAL:
+            if len(self._known) >= _HOSTS_KNOWN:
+                self._known.clear()
+            self._known[host] = encoded
+        return encoded
+
+    def _principal(self, scope: Scope) -> tuple[str, bool]:
+        """Return the principal, and whether its peer has the same in all requests."""
+        host = _host_of(scope)
+        if not host:
+            self._warnings.about_a_peer_without_address()
+            return "unknown", True
+        peer = address_of(host)
+        if peer is None:
+            return host, True
+        if self._trusts(peer):
+            return client_of(self._behind(peer, scope), self.ipv6_prefix), False
+        is_done = self._warnings.looked_at(host, peer, scope)
+        return client_of(peer, self.ipv6_prefix), is_done
+
+    def _trusts(self, address: Address) -> bool:
+        return any(address in network for network in self._networks)
+
+    def _behind(self, proxy: Address, scope: Scope) -> Address:
+        """Return the first hop before *proxy* that is no proxy, or the last known."""
+        client = proxy
+        for node in nodes_of(self.header, _lines_of(scope, self.header)):
+            hop = node_of(node)
+            if hop is None:
+                break
+            client = hop
+            if not self._trusts(hop):
+                break
+        return client
+
+
+def _host_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return (client and client[0]) or ""
+
+
+def _lines_of(scope: Scope, field: str) -> list[str]:
+    name = field.lower().encode()
+    lines: list[tuple[bytes, bytes]] = scope.get("headers") or []
+    return [value.decode("latin-1") for each, value in lines if each == name]
+
+
+class _Warnings:
+    """What one `ClientIP` warns about, once each."""
+
+    def __init__(self) -> None:
+        self._is_without_address_told = False
+        self._is_forwarding_told = False
+        self._looks: dict[str, int] = {}
+
+    def about_a_peer_without_address(self) -> None:
+        """Warn that all clients are one, as far as the server tells."""
+        if not self._is_without_address_told:
+            self._is_without_address_told = True
             _logger.warning(
                 "The server gives no peer address (a Unix socket?), so all clients "
                 "share the key 'unknown'. Choose another key_func"
             )
+
+    def looked_at(self, host: str, peer: Address, scope: Scope) -> bool:
+        """
+        Warn if *peer*, which is no trusted proxy, seems to be one all the same.
+
+        Returns:
+            Whether to look at it no more: it is a client of the internet, it is known
+            not to be alone, or it has forwarded nothing in many requests.
+        """
+        if self._is_forwarding_told or peer.is_global:
+            return True
+        for field in (X_FORWARDED_FOR, FORWARDED):
+            if _lines_of(scope, field):
+                self._is_forwarding_told = True
+                _logger.warning(
+                    "A peer in a private network sends %s, and is no trusted proxy, so "
+                    "all clients behind it share its key. If it is a proxy of yours, "
+                    "write ClientIP(trusted_proxies=[…], header=%r)",
+                    field,
+                    field,
+                )
+                return True
+        if len(self._looks) >= _HOSTS_KNOWN:
+            self._looks.clear()
+        looks = self._looks[host] = self._looks.get(host, 0) + 1
+        return looks >= _LOOKS_AT_A_PEER
 
 
 client_ip = ClientIP()
@@ -192,6 +303,9 @@ class _Everyone:
     def __call__(self, _connection: HTTPConnection) -> str:
         return "everyone"
 
+    def from_scope(self, _scope: Scope, /) -> str:
+        return "everyone"
+
     def encoded_from_scope(self, _scope: Scope, /) -> str:
         return "everyone"
 
@@ -200,15 +314,228 @@ everyone = _Everyone()
 """Key function: one bucket for all clients together."""
 
 
+# --- headers, paths, and alternatives -------------------------------------------------
+
+
+class _Header:
+    """Key function: the value of a header field, digested."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name.lower()
+        self._raw_name = self._name.encode()
+
+    def __repr__(self) -> str:
+        return f"header_key({self._name!r}, otherwise=None)"
+
+    def __call__(self, connection: HTTPConnection) -> str | None:
+        return self.from_scope(connection.scope)
+
+    def from_scope(self, scope: Scope) -> str | None:
+        """Return the principal; None if the field is missing, or is empty."""
+        # The first of several, which `request.headers[…]` is, too.
+        for name, value in scope["headers"]:
+            if name == self._raw_name:
+                secret = value.strip()
+                return f"header {self._name} {_digest(secret)}" if secret else None
+        return None
+
+
+class _Path:
+    """Key function: a parameter of the path."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"path_key({self._name!r})"
+
+    def __call__(self, connection: HTTPConnection) -> str:
+        return self.from_scope(connection.scope)
+
+    def from_scope(self, scope: Scope) -> str:
+        """
+        Return the principal.
+
+        Raises:
+            ConfigurationError: The path has no such parameter.
+        """
+        principal = self.found_in(scope)
+        if principal is None:
+            msg = (
+                f"{self!r} is asked on a route without such a parameter. Write "
+                f"'{{{self._name}}}' into its path; for routes that have none, "
+                f"key_func=first_of({self!r}, client_ip)"
+            )
+            raise ConfigurationError(msg)
+        return principal
+
+    def encoded_from_scope(self, scope: Scope, /) -> str:
+        return encoded_principal(self.from_scope(scope))
+
+    def found_in(self, scope: Scope) -> str | None:
+        """Return the principal; None if the path has no such parameter."""
+        value = scope.get("path_params", {}).get(self._name)
+        return None if value is None else f"path {self._name} {value}"
+
+
+_Own: TypeAlias = ClientIP | _Everyone | _Header | _Path
+
+
+class _FirstOf:
+    """Key function: the first principal that one of several functions gives."""
+
+    def __init__(self, members: Sequence[KeyFunc]) -> None:
+        self.members = members
+        self._steps = [
+            self._step(member, position) for position, member in enumerate(members, 1)
+        ]
+        self.is_own = all(map(_is_own, members))
+        # It takes what its members take: a socket has no Request to give them.
+        wanted = [early_parameter(member) for member in members]
+        takes = inspect.Parameter(
+            "connection",
+            inspect.Parameter.POSITIONAL_ONLY,
+            annotation=Request if Request in wanted else HTTPConnection,
+        )
+        self.__signature__ = inspect.Signature([takes])
+
+    def __repr__(self) -> str:
+        return f"first_of({', '.join(map(called, self.members))})"
+
+    async def __call__(self, connection: HTTPConnection) -> str | None:
+        for member, tag, read in self._steps:
+            principal = read(connection.scope)
+            if inspect.isawaitable(principal):
+                principal = await principal
+            if principal is not None:
+                return tag + checked_principal(principal, member)
+        return None
+
+    def encoded_from_scope(self, scope: Scope, /) -> str:
+        principals = (read(scope) for _, _, read in self._steps)
+        return encoded_principal(next(cast("Iterator[str]", filter(None, principals))))
+
+    def _step(self, member: KeyFunc, position: int) -> tuple[KeyFunc, str, _Reader]:
+        """Return *member*, the mark of its kind, and what reads its principal."""
+        if isinstance(member, _Path) and position < len(self.members):
+            return member, "", member.found_in
+        if _is_own(member):
+            return member, "", member.from_scope
+        reader = early_reader_of(member)
+        if reader is None:
+            msg = (
+                "first_of asks functions of the connection alone, and "
+                f"{called(member)} is none. Write one function that takes what it "
+                "needs, and chooses"
+            )
+            raise ConfigurationError(msg)
+        return member, f"{position} ", reader
+
+
+def _is_own(function: object) -> TypeGuard[_Own]:
+    """Tell whether *function* is of ours: a subclass may have another idea of a key."""
+    return type(function) in {ClientIP, _Everyone, _Header, _Path}
+
+
+def _always_answers(function: object) -> bool:
+    return type(function) in {ClientIP, _Everyone}
+
+
+def header_key(name: str, *, otherwise: KeyFunc | None = client_ip) -> KeyFunc:
+    """
+    Return a key function: the value of the header field *name*, digested.
+
+    Whoever sends another value is another client. Use it for values that were checked
+    before, by a gateway say, or together with a limit that counts by address.
+
+    Args:
+        name: Name of the field.
+        otherwise: Names the client where the field is missing or empty; with None the
+            limit does not apply then.
+
+    Raises:
+        ConfigurationError: *name* is no field name, or *otherwise* no key function.
+    """
+    if not is_field_name(name):
+        msg = f"{name!r} is no field name. Write for example header_key('X-API-Key')"
+        raise ConfigurationError(msg)
+    header = _Header(name)
+    return header if otherwise is None else first_of(header, otherwise)
+
+
+def path_key(name: str) -> KeyFunc:
+    """
+    Return a key function: the parameter *name* of the path, as it stands in the URL.
+
+    Raises:
+        ConfigurationError: *name* is none that a parameter can have. On a route whose
+            path has no such parameter it raises when it is asked.
+    """
+    if not isinstance(cast("object", name), str) or not name.isidentifier():
+        msg = f"{name!r} is no name of a parameter. Write path_key('tenant_id')"
+        raise ConfigurationError(msg)
+    return _Path(name)
+
+
+def first_of(*key_funcs: KeyFunc) -> KeyFunc:
+    """
+    Return a key function: the first principal that one of *key_funcs* gives.
+
+    They are asked in order until one gives another answer than None; a `path_key` gives
+    none where the path has no such parameter. The answer of the last one stands. What
+    functions of yours answer is marked by their position, so that none of them can name
+    the client of another.
+
+    If the last one always names a client, as `client_ip` does, no earlier one needs to:
+    ``first_of(header_key("X-API-Key"), client_ip)`` asks for the address once.
+
+    Raises:
+        ConfigurationError: There is none, one takes more than the connection, or one
+            would never be asked.
+    """
+    if not key_funcs:
+        msg = "first_of() asks nobody. Write first_of(path_key('tenant'), client_ip)"
+        raise ConfigurationError(msg)
+    *earlier, last = map(_members_of, key_funcs)
+    if _always_answers(last[-1]):
+        earlier = [_without_fallback(members) for members in earlier]
+    members = [*chain.from_iterable(earlier), *last]
+    for member, after in pairwise(members):
+        if _always_answers(member):
+            msg = (
+                f"{called(member)} always names a client, so that {called(after)} is "
+                f"never asked. Write first_of(…, {called(member)}); if it stands in a "
+                "header_key, header_key(…, otherwise=None)"
+            )
+            raise ConfigurationError(msg)
+    return _FirstOf(members)
+
+
+def _members_of(key_func: KeyFunc) -> Sequence[KeyFunc]:
+    return key_func.members if isinstance(key_func, _FirstOf) else [key_func]
+
+
+def _without_fallback(members: Sequence[KeyFunc]) -> Sequence[KeyFunc]:
+    """Return *members* without one that answers when no other does."""
+    has_one = len(members) > 1 and _always_answers(members[-1])
+    return members[:-1] if has_one else members
+
+
+# --- functions of the request ---------------------------------------------------------
+
+
 def scope_reader_of(key_func: object) -> Callable[[Scope], str] | None:
     """
     Return what reads an encoded principal straight from a scope.
 
-    None if *key_func* is not one of ours: a subclass may have another idea of the key.
+    None if *key_func* is not one of ours, or may have no principal to give.
     """
-    if type(key_func) is ClientIP or type(key_func) is _Everyone:
-        return key_func.encoded_from_scope
-    return None
+    if isinstance(key_func, _FirstOf):
+        is_sure = key_func.is_own and not isinstance(key_func.members[-1], _Header)
+        return key_func.encoded_from_scope if is_sure else None
+    if not _is_own(key_func) or isinstance(key_func, _Header):
+        return None
+    return key_func.encoded_from_scope
 
 
 def early_parameter(

@@ -27,6 +27,8 @@ ORDER = (
     "_plan",
     "_annotations",
     "_binding",
+    "_functions",
+    "_endpoints",
     "_view_binding",
     "_declaration",
     "_guard",

@@ -36,9 +36,9 @@ async def other() -> str:
     return "other"
 
 
-def by_two_things(request: Request, tenant: str) -> str:
-    """Want more than the request."""
-    return f"{request.url}{tenant}"
+def by_many_things(request: Request, *tenants: str) -> str:
+    """Want more than can be told."""
+    return f"{request.url}{tenants}"
 
 
 # --- how it is made -------------------------------------------------------------------
@@ -52,25 +52,25 @@ WRONG: dict[str, tuple[Callable[[], Limiter], type[Exception], str]] = {
         "Write '<limit>/<period>'",
     ),
     "an empty default": (lambda: Limiter([]), ConfigurationError, "Write EXEMPT if"),
-    "a default by a function that wants more": (
-        lambda: Limiter(Limit("5/m", key_func=by_two_things)),
+    "a default by a function that wants too much": (
+        lambda: Limiter(Limit("5/m", key_func=by_many_things)),
         ConfigurationError,
         r"Write 'def .*\(request: Request\)'",
     ),
-    "a quota function that wants more": (
-        lambda: Limiter(by_two_things),
+    "a quota function that wants too much": (
+        lambda: Limiter(by_many_things),
         ConfigurationError,
-        r"The quota function by_two_things does not take just the connection",
+        r"The quota function by_many_things .* 'tenants' stands for any number",
     ),
-    "a cost function that wants more": (
+    "a cost function that wants too much": (
         lambda: Limiter(Limit("5/m", cost=len)),
         ConfigurationError,
-        r"The cost function len does not take just the connection",
+        r"The cost function len cannot be solved: its parameter 'obj' can only",
     ),
-    "a key function that wants more": (
-        lambda: Limiter("5/m", key_func=by_two_things),
+    "a key function that wants too much": (
+        lambda: Limiter("5/m", key_func=by_many_things),
         ConfigurationError,
-        r"The key function by_two_things does not take just the connection",
+        r"The key function by_many_things .* 'tenants' stands for any number",
     ),
     "an algorithm that is not there": (
         lambda: Limiter("5/m", using=UNCHECKED),

@@ -2,10 +2,10 @@
 
 import functools
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from fastapi import Depends, Header, HTTPException, Request, Response
+from fastapi import HTTPException, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.requests import HTTPConnection
 
@@ -14,7 +14,6 @@ from tests.ways import WAYS, Way
 from throttled_views import (
     EXEMPT,
     ClientIP,
-    ConfigurationError,
     Exempt,
     InvalidAnswerError,
     InvalidKeyError,
@@ -271,71 +270,6 @@ async def test_an_error_of_a_key_function_is_an_error(way: Way) -> None:
     with pytest.raises(ZeroDivisionError):
         await answers(app, "GET /")
     assert 0 == served.times
-
-
-def no_parameter() -> str:
-    """Want nothing."""
-    return "alice"
-
-
-def two_parameters(request: Request, tenant: str) -> str:
-    """Want more than the request."""
-    return f"{request.url}{tenant}"
-
-
-def a_header(x_tenant: Annotated[str, Header()]) -> str:
-    """Want what FastAPI would have to solve."""
-    return x_tenant
-
-
-def a_dependency(who: Annotated[str, Depends(no_parameter)]) -> str:
-    """Want what FastAPI would have to solve."""
-    return who
-
-
-def no_annotation(request) -> str:  # type: ignore[no-untyped-def]  # pyright: ignore[reportMissingParameterType, reportUnknownParameterType]  # noqa: ANN001
-    """Want something unknown."""
-    return str(request)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def any_number(*requests: Request) -> str:
-    """Want any number of requests."""
-    return str(requests)
-
-
-LATE: dict[str, Callable[..., Any]] = {
-    "with two parameters": two_parameters,
-    "with a header": a_header,
-    "with a dependency": a_dependency,
-    "without annotation": no_annotation,
-    "with any number": any_number,
-}
-"""Functions that could only be called after something of the request was read."""
-
-USES: dict[str, tuple[str, Callable[[Callable[..., Any]], object]]] = {
-    "limiter": ("key", lambda function: Limiter("5/h", key_func=function)),
-    "limit": ("key", lambda function: Limiter().limit("5/h", key_func=function)),
-    "dependency": (
-        "key",
-        lambda function: Limiter().dependency("5/h", key_func=function),
-    ),
-    "quota": ("quota", lambda function: Limiter().limit(function)),
-    "cost": ("cost", lambda function: Limiter().limit("5/h", cost=function)),
-}
-
-
-@pytest.mark.parametrize("function", LATE.values(), ids=LATE)
-@pytest.mark.parametrize(("role", "use"), USES.values(), ids=USES)
-def test_a_function_takes_just_the_connection(
-    role: str,
-    use: Callable[[Callable[..., Any]], object],
-    function: Callable[..., Any],
-) -> None:
-    """Anything else is refused where it is written, with what to write."""
-    says = f"The {role} function {function.__name__} does not take just the connection"
-
-    with pytest.raises(ConfigurationError, match=rf"{says}\. Write 'def .*: Request"):
-        use(function)
 
 
 # --- quota functions ------------------------------------------------------------------

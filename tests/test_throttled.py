@@ -597,22 +597,22 @@ class TestFunctionsOfTheRequest:
 
 
 @pytest.mark.parametrize("option", ["key", "quota", "cost"])
-def test_a_function_of_more_than_the_request_is_refused(option: str) -> None:
-    """A rule can ask only what needs nothing but the connection."""
+async def test_what_nobody_solved_is_an_error(option: str) -> None:
+    """A function of more than the connection is not called without what it takes."""
 
     def function(user: str) -> Any:  # noqa: ANN401
         return user
 
-    limits: dict[str, Callable[[], Rule]] = {
-        "key": lambda: rule_of(Limit(FIVE, key_func=function)),
-        "quota": lambda: rule_of(Limit(function)),
-        "cost": lambda: rule_of(Limit(FIVE, cost=function)),
+    limits = {
+        "key": Limit(FIVE, key_func=function),
+        "quota": Limit(function),
+        "cost": Limit(FIVE, cost=function),
     }
+    rule = rule_of(limits[option])
 
-    with pytest.raises(
-        ConfigurationError, match=f"The {option} function .*function does"
-    ):
-        limits[option]()
+    assert rule.is_late
+    with pytest.raises(ConfigurationError, match="needs FastAPI to solve what it"):
+        await rule.charge(SCOPE)
 
 
 def test_a_rule_makes_results_of_decisions() -> None:

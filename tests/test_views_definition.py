@@ -591,26 +591,22 @@ class Refused(NamedTuple):
     message: str
 
 
-def by_two(request: Request, name: str) -> str:
-    """Take more than the request."""
+def by_any(request: Request, *names: str) -> str:
+    """Take more than can be told."""
+    return "".join(names)
+
+
+def by_place(name: str, /) -> str:
+    """Take what FastAPI gives by keyword."""
     return name
 
 
-def by_nothing() -> str:
-    """Take no request."""
-    return ""
-
-
-def by_name(name: str) -> str:
-    """Take something else."""
-    return name
-
-
+nameless_cost: Callable[[Request, str], int] = lambda request, name: 1  # noqa: E731
 nameless_by_two: Callable[[Request, str], str] = lambda request, name: name  # noqa: E731
 
 
-def quota_by_name(name: str) -> str:
-    """Choose a quota by what no request is."""
+def quota_by_place(name: str, /) -> str:
+    """Choose a quota by what FastAPI gives by keyword."""
     return name
 
 
@@ -629,16 +625,18 @@ THROTTLES = {
     "twice the same": Refused(
         ["5/m", "5/m"], ConfigurationError, "Remove one, or give each a name"
     ),
-    "a quota function of a name": Refused(
-        quota_by_name, ConfigurationError, "Write 'def quota_by_name(request: Request)'"
-    ),
-    "a key function of a name": Refused(
-        Limit("5/m", key_func=by_name),
+    "a quota function by position": Refused(
+        quota_by_place,
         ConfigurationError,
-        "Write 'def by_name(request: Request)'",
+        "Write 'def quota_by_place(request: Request)'",
     ),
-    "a cost function of nothing": Refused(
-        Limit("5/m", cost=lambda: 1), ConfigurationError, "(request: Request)'"
+    "a key function by position": Refused(
+        Limit("5/m", key_func=by_place),
+        ConfigurationError,
+        "Write 'def by_place(request: Request)'",
+    ),
+    "a cost function of two": Refused(
+        Limit("5/m", cost=nameless_cost), ConfigurationError, "(request: Request)'"
     ),
 }
 
@@ -673,11 +671,11 @@ LIMITS: dict[str, tuple[list[Any], dict[str, Any], type[ConfigurationError], str
         "could never admit a request",
     ),
     "a negative cost": (["5/m"], {"cost": -1}, ConfigurationError, "cost=1"),
-    "a key function of two": (
+    "a key function of any number": (
         ["5/m"],
-        {"key_func": by_two},
+        {"key_func": by_any},
         ConfigurationError,
-        "Write 'def by_two(request: Request)'",
+        "Write 'def by_any(request: Request)'",
     ),
     "a name that is not ASCII": (
         ["5/m"],
@@ -717,9 +715,8 @@ def test_a_cost_above_the_capacity_is_refused() -> None:
 
 
 KEY_FUNCTIONS: dict[str, tuple[object, str]] = {
-    "two parameters": (by_two, "Write 'def by_two(request: Request)'"),
-    "no parameter": (by_nothing, "Write 'def by_nothing(request: Request)'"),
-    "another parameter": (by_name, "Write 'def by_name(request: Request)'"),
+    "any number": (by_any, "Write 'def by_any(request: Request)'"),
+    "by position": (by_place, "Write 'def by_place(request: Request)'"),
     "a lambda of two": (nameless_by_two, "(request: Request)'"),
     "self": (sync, "Write 'def sync(request: Request)'"),
     "a text": ("X-Tenant", "Write for example key_func=client_ip"),
@@ -734,7 +731,7 @@ KEY_FUNCTIONS: dict[str, tuple[object, str]] = {
 def test_a_key_function_is_checked_when_the_class_is_made(
     key_func: object, remedy: str
 ) -> None:
-    """It takes the request and nothing else; there is nothing else yet when it runs."""
+    """It takes what FastAPI can solve, or is refused."""
     with pytest.raises(ConfigurationError) as caught:
         view_of(("key_func", key_func))
 

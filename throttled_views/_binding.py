@@ -1,62 +1,34 @@
 """
-All work on functions: what they are, and user functions in, FastAPI endpoints out.
+All work on functions: what they are, and decorators with FastAPI's own parameters.
 
-Rules of this file:
-
-1. Nothing of the user's is changed. Every endpoint is a new function, with a signature
-   of its own; a function may be registered any number of times.
-2. `Any` lives here, and in `_annotations` and `_view_binding`: what a user's function
-   takes and returns is FastAPI's business.
+`Any` lives here, in `_annotations` and in the modules that make endpoints: what a
+user's function takes and returns is FastAPI's business.
 """
 
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Mapping,
-)
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from copy import copy
-from functools import partial, partialmethod, update_wrapper, wraps
-from types import (
-    FunctionType,
-)
-from typing import (
-    Annotated,
-    Any,
-    Concatenate,
-    NamedTuple,
-    ParamSpec,
-    Protocol,
-    TypeAlias,
-    TypeVar,
-    cast,
-)
+from functools import partial, partialmethod, update_wrapper
+from types import FunctionType
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import fastapi
-from fastapi import APIRouter, Depends
-from starlette.requests import HTTPConnection
-from starlette.responses import Response
+from fastapi import APIRouter
 
 from throttled_views.errors import ViewDefinitionError
 
 __all__ = [
-    "Exchange",
-    "Guard",
     "HandlerDecorator",
     "HandlerT",
     "RouteCall",
+    "call_of",
     "can_stream",
     "copied",
-    "guarded",
+    "globals_of",
     "in_class_body",
     "is_async",
-    "is_guarded",
     "is_method",
     "is_same",
     "is_stream",
@@ -69,8 +41,6 @@ __all__ = [
     "with_globals_of",
 ]
 
-_logger = logging.getLogger("throttled_views")
-
 P = ParamSpec("P")
 HandlerT = TypeVar(
     "HandlerT", bound=Callable[..., Coroutine[Any, Any, Any] | AsyncIterator[Any]]
@@ -78,7 +48,6 @@ HandlerT = TypeVar(
 """A handler: a coroutine function, or an async generator that streams."""
 
 _NOTHING = inspect.Parameter.empty
-_EXCHANGE = "throttled_views_exchange"
 
 
 # --- functions, as their authors see them ---------------------------------------------
@@ -109,11 +78,6 @@ def is_method(function: Any) -> bool:
     if in_class_body(function) or isinstance(function, partialmethod):
         return True
     return next(iter(inspect.signature(function).parameters), "") == "self"
-
-
-def is_guarded(endpoint: Callable[..., Any]) -> bool:
-    """Tell whether *endpoint* was made by `guarded`."""
-    return _EXCHANGE in inspect.signature(endpoint).parameters
 
 
 def can_stream() -> bool:
@@ -156,6 +120,38 @@ def is_same(one: Any, other: Any) -> bool:
 def _code_of(function: Any) -> object:
     origin = origin_of(function)
     return getattr(origin, "__code__", origin)
+
+
+def globals_of(function: Any) -> dict[str, Any]:
+    """Return the names of the module that *function* was written in."""
+    function = origin_of(function)
+    if not hasattr(function, "__globals__"):
+        function = origin_of(call_of(function))
+    return getattr(function, "__globals__", {})
+
+
+def call_of(thing: object) -> Any:
+    """Return the method that makes an object one that can be called."""
+    return inspect.getattr_static(type(thing), "__call__", None)
+
+
+def with_globals_of(handler: Any, endpoint: FunctionType) -> Any:
+    """
+    Return *endpoint* with the globals of *handler*.
+
+    That is where FastAPI before 0.123 looks the names of postponed annotations up. So
+    our endpoints use no globals, which would be the user's.
+    """
+    namespace = globals_of(handler)
+    if not namespace:
+        return endpoint
+    return FunctionType(
+        endpoint.__code__,
+        namespace,
+        endpoint.__name__,
+        endpoint.__defaults__,
+        endpoint.__closure__,
+    )
 
 
 def name_of(thing: object) -> str:
@@ -258,135 +254,3 @@ def mirror(
         return mark(RouteCall(method.__name__, args, kwargs))
 
     return take
-
-
-# --- endpoints of function routes -----------------------------------------------------
-
-
-class Exchange(NamedTuple):
-    """A request, and the response that FastAPI will merge into the handler's."""
-
-    connection: HTTPConnection
-    response: Response
-
-
-Guard: TypeAlias = Callable[[Exchange, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""Runs right before a handler, and calls it."""
-
-
-async def _exchange(connection: HTTPConnection, response: Response) -> Exchange:
-    return Exchange(connection, response)
-
-
-def guarded(handler: HandlerT, guard: Guard) -> HandlerT:
-    """
-    Return an endpoint that serves as *handler* does, with *guard* around it.
-
-    FastAPI sees the parameters of *handler* and one dependency more, which the guard
-    gets its request from. Called from Python, without a request, it is just *handler*.
-    An async generator is guarded when its dependencies are solved: once it runs, the
-    response has started.
-    """
-    endpoint = _guarded_stream if is_stream(handler) else _guarded_coroutine
-    return cast("HandlerT", endpoint(handler, guard))
-
-
-def _guarded_coroutine(handler: Any, guard: Guard) -> Any:
-    name, inner_too, direct = _EXCHANGE, is_guarded(handler), _DirectCalls(handler)
-
-    async def endpoint(*args: Any, **kwargs: Any) -> Any:
-        exchange = kwargs.get(name) if inner_too else kwargs.pop(name, None)
-        exchange = exchange or direct.exchange_of(args)
-        if exchange is None:
-            return await handler(*args, **kwargs)
-        return await guard(exchange, lambda: handler(*args, **kwargs))
-
-    return _as_endpoint_of(handler, endpoint, _exchange)
-
-
-class _DirectCalls:
-    """Calls of a limited function that do not come from FastAPI."""
-
-    def __init__(self, handler: Any) -> None:
-        self._handler = handler
-        self._warned = False
-
-    def exchange_of(self, args: tuple[Any, ...]) -> Exchange | None:
-        """
-        Return what a call with *args* is limited by.
-
-        Starlette gives its routes the connection by position. Without one it is a call
-        from Python, which is not limited; or a decorator in between hides the limit.
-        """
-        if args and isinstance(args[0], HTTPConnection):
-            served_by = args[0].scope.get("endpoint")
-            if served_by is not None and is_same(served_by, self._handler):
-                return Exchange(args[0], Response())
-        if not self._warned:
-            self._warned = True
-            _logger.warning(
-                "%s was called without a request, so it was not limited. If a route "
-                "calls it, a decorator above @limiter.limit lacks functools.wraps",
-                name_of(self._handler),
-            )
-        return None
-
-
-def _guarded_stream(handler: Any, guard: Guard) -> Any:
-    name, inner_too = _EXCHANGE, is_guarded(handler)
-    closing: Any = aclosing
-
-    async def decide_first(connection: HTTPConnection, response: Response) -> Exchange:
-        exchange = Exchange(connection, response)
-        await guard(exchange, _nothing)
-        return exchange
-
-    async def endpoint(*args: Any, **kwargs: Any) -> Any:
-        if not inner_too:
-            kwargs.pop(name, None)
-        async with closing(handler(*args, **kwargs)) as items:
-            async for item in items:
-                yield item
-
-    return _as_endpoint_of(handler, endpoint, decide_first)
-
-
-async def _nothing() -> None:
-    """Stand in for a handler that runs later."""
-
-
-def _as_endpoint_of(handler: Any, endpoint: Any, dependency: Any) -> Any:
-    """Return *endpoint* with the face of *handler*, and *dependency* as a parameter."""
-    signature = inspect.signature(handler)
-    parameters = [
-        each for each in signature.parameters.values() if each.name != _EXCHANGE
-    ]
-    extra = inspect.Parameter(
-        _EXCHANGE,
-        inspect.Parameter.KEYWORD_ONLY,
-        annotation=Annotated[Exchange, Depends(dependency)],
-    )
-    last = parameters[-1:] and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
-    parameters.insert(len(parameters) - 1 if last else len(parameters), extra)
-    function: Any = wraps(handler)(with_globals_of(handler, endpoint))
-    function.__signature__ = signature.replace(parameters=parameters)
-    return function
-
-
-def with_globals_of(handler: Any, endpoint: FunctionType) -> Any:
-    """
-    Return *endpoint* with the globals of *handler*.
-
-    That is where FastAPI before 0.123 looks the names of postponed annotations up. So
-    the endpoints of this file use no globals, which would be the user's.
-    """
-    namespace = getattr(origin_of(handler), "__globals__", None)
-    if namespace is None:
-        return endpoint
-    return FunctionType(
-        endpoint.__code__,
-        namespace,
-        endpoint.__name__,
-        endpoint.__defaults__,
-        endpoint.__closure__,
-    )

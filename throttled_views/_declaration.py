@@ -16,9 +16,9 @@ from starlette.types import Scope
 from throttled_views._binding import copied, name_of
 from throttled_views._plan import Plan
 from throttled_views.errors import RegistrationError
-from throttled_views.limits import Limit, Throttle, check_distinct, limits_of
+from throttled_views.limits import KeyFunc, Limit, Throttle, check_distinct, limits_of
 from throttled_views.outcome import Machinery
-from throttled_views.throttled import Throttled
+from throttled_views.throttled import Rule, Throttled, is_late
 
 __all__ = [
     "WEBSOCKET",
@@ -29,6 +29,7 @@ __all__ = [
     "declare",
     "declare_guarded",
     "joined",
+    "late_functions",
     "methods_of",
     "unguarded",
 ]
@@ -43,6 +44,7 @@ class Binder(Machinery, Protocol):
     """What declaring uses of a limiter."""
 
     default: Throttle | None
+    key_func: KeyFunc
 
     def bind(
         self,
@@ -88,6 +90,29 @@ class Part:
         return bound
 
 
+def late_functions(
+    parts: Iterable[Part], limiter: Binder
+) -> list[Callable[..., object]]:
+    """
+    Return the functions of *parts* that FastAPI has to solve, each once.
+
+    Args:
+        parts: The limits.
+        limiter: The limiter of the router.
+    """
+    functions: list[Any] = [
+        function
+        for part in parts
+        for limit in part.limits
+        for function in (
+            limit.key_func or (part.limiter or limiter).key_func,
+            limit.quota,
+            limit.cost,
+        )
+    ]
+    return [*{id(each): each for each in functions if is_late(each)}.values()]
+
+
 class Declaration:
     """
     What an endpoint says of itself: its identity, and the limits it was given.
@@ -125,9 +150,10 @@ class Declaration:
         self.limits_others = limits_others
         self.inside: _Inside | None = None
         self._complete = complete
-        # Kept where a request asks for them; a router's limiter is not held by this.
+        # Kept where a request asks for them. A function of the user does not hold the
+        # limiters of routers: what needs one was made for a route of that router.
         self._is_of_own_limiters = bool(parts) and all(each.limiter for each in parts)
-        self._plans: dict[str, list[Plan]] = {}
+        self._plans: dict[tuple[Binder | None, str], list[Plan]] = {}
 
     @property
     def name(self) -> str:
@@ -151,18 +177,33 @@ class Declaration:
         Raises:
             RegistrationError: Neither the endpoint nor *limiter* says what to limit to.
         """
+        if self.exempt:
+            return []
         methods = self.methods or methods
-        if not self._is_of_own_limiters:
-            return self._made(limiter, methods)
-        if (plans := self._plans.get(methods)) is None:
-            plans = self._plans[methods] = self._made(limiter, methods)
+        asked = (None if self._is_of_own_limiters else limiter, methods)
+        if (plans := self._plans.get(asked)) is None:
+            plans = self._plans[asked] = self._made(limiter, methods)
         return plans
 
+    def late_functions(self, limiter: Binder) -> list[Callable[..., object]]:
+        """
+        Return the functions of its limits that FastAPI has to solve, each once.
+
+        Args:
+            limiter: The limiter of the router.
+        """
+        return late_functions(self._parts(limiter), limiter)
+
+    def _parts(self, limiter: Binder) -> tuple[Part, ...]:
+        if self.parts or self.exempt or limiter.default is None:
+            return self.parts
+        return (Part(limiter, self._complete(limits_of(limiter.default))),)
+
     def _made(self, limiter: Binder, methods: str) -> list[Plan]:
-        parts = self.parts
-        if not parts and not self.exempt:
-            parts = (Part(limiter, self._default_limits(limiter)),)
-        throttleds: dict[Binder, list[Throttled]] = {}
+        parts = self._parts(limiter)
+        if not parts:
+            raise self._unlimited()
+        rules: dict[Binder, list[Rule]] = {}
         before: list[Limit] = []
         own: dict[Binder, list[Limit]] = {}
         for part in parts:
@@ -170,27 +211,22 @@ class Declaration:
             own.setdefault(owner, []).extend(part.limits)
             check_distinct(own[owner])
             route = self.route(owner)
-            throttleds.setdefault(owner, []).append(
-                part.bound(owner, method=methods, route=route, after=[*before])
-            )
+            bound = part.bound(owner, method=methods, route=route, after=[*before])
+            rules.setdefault(owner, []).extend(bound.rules)
             before.extend(part.limits)
-        return [
-            Plan(owner, each) for owner, each in throttleds.items() if each[0].limits
-        ]
+        return [Plan(owner, each) for owner, each in rules.items() if each]
 
-    def _default_limits(self, limiter: Binder) -> tuple[Limit, ...]:
-        if limiter.default is None:
-            where_to = "@limiter.limit('100/m')"
-            exemption = "@limiter.exempt"
-            if self.handler:
-                where_to, exemption = "throttle = '100/m'", "throttle = EXEMPT"
-            raise RegistrationError(
-                self.name,
-                "nothing says what it is limited to",
-                f"Write {where_to}, or {exemption} if it is to be unlimited, or give "
-                "the limiter a default: Limiter('100/m')",
-            )
-        return self._complete(limits_of(limiter.default))
+    def _unlimited(self) -> RegistrationError:
+        where_to = "@limiter.limit('100/m')"
+        exemption = "@limiter.exempt"
+        if self.handler:
+            where_to, exemption = "throttle = '100/m'", "throttle = EXEMPT"
+        return RegistrationError(
+            self.name,
+            "nothing says what it is limited to",
+            f"Write {where_to}, or {exemption} if it is to be unlimited, or give "
+            "the limiter a default: Limiter('100/m')",
+        )
 
 
 def declaration_of(endpoint: Any) -> Declaration:

@@ -26,9 +26,9 @@ from throttled_views._binding import (
     where,
 )
 from throttled_views._declaration import WEBSOCKET
+from throttled_views._functions import check_connection, check_functions
 from throttled_views._view_binding import SETTINGS
 from throttled_views.errors import ConfigurationError, ViewDefinitionError
-from throttled_views.limiter import check_functions, check_socket
 from throttled_views.limits import Limit, available, limits_of
 from throttled_views.routing import (
     LIMITS_MARK,
@@ -160,8 +160,7 @@ def _handler(
     limits = handler.completed(limits_of(throttle) if marked is None else marked)
     for limit in limits:
         check_functions(limit)
-        if handler.is_socket:
-            check_socket(limit.key_func, limit.quota, limit.cost)
+        check_connection(handler.methods, limit.key_func, limit.quota, limit.cost)
     return handler.with_limits(limits)
 
 

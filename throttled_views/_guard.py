@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException, WebSocketException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from throttled_views._binding import Exchange, Guard
+from throttled_views._endpoints import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
 from throttled_views.headers import RateLimitContext, merged
 from throttled_views.outcome import (
@@ -24,6 +24,7 @@ from throttled_views.outcome import (
     context_of,
     outcome_of,
 )
+from throttled_views.throttled import Answers
 
 __all__ = ["decide", "guard_of", "write"]
 
@@ -42,7 +43,7 @@ def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
 
     async def guard(exchange: Exchange, call: Callable[[], Awaitable[Any]]) -> Any:
         scope = exchange.connection.scope
-        await decide(plans(scope), scope)
+        await decide(plans(scope), scope, exchange.answers)
         try:
             result = await call()
         except HTTPException as error:
@@ -58,9 +59,11 @@ def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
     return guard
 
 
-async def decide(plans: Sequence[Plan], scope: Scope) -> None:
+async def decide(plans: Sequence[Plan], scope: Scope, answers: Answers) -> None:
     """
     Charge the request by *plans*; if it is refused, all charged here comes back.
+
+    What was charged before anything was read is not charged here, and stays charged.
 
     Raises:
         RateLimitExceededError: It is refused.
@@ -72,7 +75,7 @@ async def decide(plans: Sequence[Plan], scope: Scope) -> None:
         scope.get("extensions") or ()
     )
     try:
-        is_refused = await decide_all(plans, scope, outcome.charged_late)
+        is_refused = await decide_all(plans, scope, outcome.charged_late, answers)
     except RateLimitUnavailableError as error:
         if cannot_deny:
             raise WebSocketException(_TRY_AGAIN_LATER, error.detail) from error

@@ -29,9 +29,9 @@ from throttled_views.outcome import (
 from throttled_views.results import Charge, Receipt, decision_of
 from throttled_views.stores.base import Store, quick_store
 from throttled_views.stores.deciding import Taken, told
-from throttled_views.throttled import Rule, Throttled
+from throttled_views.throttled import NO_ANSWERS, Answers, Rule
 
-__all__ = ["Plan", "decide_all"]
+__all__ = ["Plan", "decide_all", "early_plans"]
 
 
 class Plan:
@@ -39,16 +39,17 @@ class Plan:
     What each request to one handler is charged by one limiter.
 
     Attributes:
+        rules: The limits.
         quick: Decides as `decide` does, at less cost. None where that is not
             possible: it takes one limit, whose numbers are known beforehand, a store
             of ours, and a key that the scope gives.
     """
 
-    __slots__ = ("_machinery", "_throttleds", "quick")
+    __slots__ = ("_machinery", "quick", "rules")
 
-    def __init__(self, machinery: Machinery, throttleds: Sequence[Throttled]) -> None:
+    def __init__(self, machinery: Machinery, rules: Sequence[Rule]) -> None:
         self._machinery = machinery
-        self._throttleds = throttleds
+        self.rules = rules
         self.quick = self._quick()
 
     @property
@@ -56,7 +57,12 @@ class Plan:
         """Where its counts live."""
         return self._machinery.failover
 
-    async def decide(self, scope: Scope) -> bool:
+    def early(self) -> Plan:
+        """Return a plan of what can be decided before anything is read."""
+        early = [rule for rule in self.rules if not rule.is_late]
+        return Plan(self._machinery, [rule for rule in early if not rule.is_for_all])
+
+    async def decide(self, scope: Scope, answers: Answers) -> bool:
         """
         Charge the request, once; tell whether it is refused.
 
@@ -66,13 +72,12 @@ class Plan:
         if not self._machinery.enabled:
             return False
         outcome, store = outcome_of(scope), self._machinery.store
-        undecided = [each for each in self._throttleds if each not in outcome.decided]
+        undecided = [rule for rule in self.rules if rule not in outcome.decided]
         charged: list[tuple[Rule, Charge]] = []
-        for throttled in undecided:
-            for rule in throttled.rules:
-                charge = await rule.charge(scope)
-                if charge is not None and (store, charge.key) not in outcome.decided:
-                    charged.append((rule, charge))
+        for rule in undecided:
+            charge = await rule.charge(scope, answers)
+            if charge is not None and (store, charge.key) not in outcome.decided:
+                charged.append((rule, charge))
         outcome.decided += undecided
         if not charged:
             return False
@@ -90,11 +95,10 @@ class Plan:
         return any(result.limited for result in results)
 
     def _quick(self) -> Quick | None:
-        rules = [rule for throttled in self._throttleds for rule in throttled.rules]
         store = quick_store(self._machinery.store)
-        if len(rules) != 1 or store is None:
+        if len(self.rules) != 1 or store is None:
             return None
-        rule = rules[0]
+        [rule] = self.rules
         kernel, cost = rule.kernel, rule.limit.cost
         principal_of = scope_reader_of(rule.key_func)
         if kernel is None or callable(cost) or principal_of is None:
@@ -127,12 +131,28 @@ class Plan:
                 decision, self._machinery.renderer, partial(rule.result, key, decision)
             )
         )
-        outcome.decided += [self._throttleds[0], (self._machinery.store, key)]
+        outcome.decided += [rule, (self._machinery.store, key)]
         return outcome
 
 
+def early_plans(plans: Sequence[Plan]) -> Sequence[Plan]:
+    """
+    Return *plans* without what is decided right before the handler.
+
+    That is what is late; and if anything is, then also what counts all clients
+    together, so that nobody spends it who does not get as far as to the handler.
+    """
+    if not any(rule.is_late for plan in plans for rule in plan.rules):
+        return plans
+    early = [plan.early() for plan in plans]
+    return [plan for plan in early if plan.rules]
+
+
 async def decide_all(
-    plans: Sequence[Plan], scope: Scope, charged: list[tuple[Store, Sequence[Receipt]]]
+    plans: Sequence[Plan],
+    scope: Scope,
+    charged: list[tuple[Store, Sequence[Receipt]]],
+    answers: Answers = NO_ANSWERS,
 ) -> bool:
     """
     Charge a request by *plans*, one limiter after the other.
@@ -149,12 +169,13 @@ async def decide_all(
         plans: What to charge by.
         scope: The request.
         charged: What was charged in this phase so far; more is added.
+        answers: Those of the functions that FastAPI solved.
     """
     outcome = outcome_of(scope)
     for plan in plans:
         known = len(outcome.answers)
         try:
-            limited = await plan.decide(scope)
+            limited = await plan.decide(scope, answers)
         except RateLimitUnavailableError:
             await _give_back(charged)
             raise

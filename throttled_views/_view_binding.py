@@ -66,13 +66,19 @@ _SLOT = MemberDescriptorType
 _INJECTED_VALUES = (params.Depends, params.Param, params.Body)
 
 
-def view_endpoint(view: type, name: str) -> Any:
+def view_endpoint(view: type, name: str, *, made_first: bool = False) -> Any:
     """
     Return an endpoint that makes an instance of *view* and awaits its handler *name*.
 
     Its parameters are those of the handler, by keyword, with the type variables of
     generic bases replaced by the types *view* gives for them; and, if *view* has
     anything to inject, a dependency that makes the instance.
+
+    Args:
+        view: The view.
+        name: The name of the handler.
+        made_first: Whether a constructor of the view's own is to run with the
+            dependencies, also if there is nothing to inject into it.
 
     Raises:
         ViewDefinitionError: A type variable is left open, or a parameter can only be
@@ -85,7 +91,7 @@ def view_endpoint(view: type, name: str) -> Any:
     signature = inspect.signature(method)
     self_parameter, *parameters = signature.parameters.values()
     parameters = [scene.resolved(each, function) for each in parameters]
-    factory = _factory(view)
+    factory = _factory(view, made_first=made_first)
     if factory is not None:
         parameters.append(
             inspect.Parameter(
@@ -180,7 +186,7 @@ class _Scene:
         return annotation
 
 
-def _factory(view: Any) -> Any:
+def _factory(view: Any, *, made_first: bool) -> Any:
     """Return a dependency that makes a *view*, None if nothing is injected."""
     constructor = view.__init__
     parameters: dict[str, inspect.Parameter] = {}
@@ -194,7 +200,8 @@ def _factory(view: Any) -> Any:
                 resolved = scene.resolved(parameter, origin_of(constructor))
                 parameters[parameter.name] = resolved
                 attributes.pop(parameter.name, None)
-    if not parameters and not attributes:
+    made_first = made_first and constructor is not object.__init__
+    if not parameters and not attributes and not made_first:
         return None
 
     # A coroutine function: FastAPI would make instances of a class in a thread.

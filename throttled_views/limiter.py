@@ -15,14 +15,11 @@ from functools import lru_cache, partial
 from types import MethodType
 from typing import Any, TypeVar, Unpack
 
-from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response
 from starlette.types import Scope
 
 from throttled_views._binding import (
     HandlerDecorator,
     HandlerT,
-    guarded,
     in_class_body,
     is_async,
     name_of,
@@ -30,13 +27,19 @@ from throttled_views._binding import (
     return_annotation_of,
 )
 from throttled_views._declaration import (
-    WEBSOCKET,
     Declaration,
     Part,
     declaration_of,
     declare,
     declare_guarded,
+    late_functions,
     methods_of,
+)
+from throttled_views._endpoints import Exchange, dependency_on, guarded
+from throttled_views._functions import (
+    check_connection,
+    check_function,
+    check_functions,
 )
 from throttled_views._guard import decide, guard_of, write
 from throttled_views._plan import Plan
@@ -59,7 +62,7 @@ from throttled_views.hooks import (
     checked_hooks,
     tell_store_state,
 )
-from throttled_views.keys import client_ip, early_parameter, reader_of
+from throttled_views.keys import client_ip
 from throttled_views.limits import (
     EXEMPT,
     KeyFunc,
@@ -140,7 +143,7 @@ class Limiter:
             self.store, policy, partial(_tell_store_state, self.hooks, policy)
         )
         self.using = available(using)
-        reader_of(key_func, "key")
+        check_function(key_func, "key")
         self.key_func = key_func
         self.renderer = renderer_of(checked_policy(headers))
         self.prefix = checked_prefix(prefix)
@@ -217,12 +220,10 @@ class Limiter:
         # With the endpoint, which may have no hash, so that its id stays its own.
         plans: dict[tuple[int, str], tuple[object, Plan]] = {}
 
-        async def dependency(
-            connection: HTTPConnection, response: Response
-        ) -> RateLimitContext:
-            scope = connection.scope
-            await decide([plan_for(scope["endpoint"], scope)], scope)
-            write(response, scope)
+        async def limit_it(exchange: Exchange) -> RateLimitContext:
+            scope = exchange.connection.scope
+            await decide([plan_for(scope["endpoint"], scope)], scope, exchange.answers)
+            write(exchange.response, scope)
             return context_of(scope)
 
         def plan_for(endpoint: object, scope: Scope) -> Plan:
@@ -234,9 +235,12 @@ class Limiter:
                 throttled = self.bind(
                     named, method=methods, route=route, by_dependency=True
                 )
-                known = plans[id(endpoint), methods] = endpoint, Plan(self, [throttled])
+                plan = Plan(self, throttled.rules)
+                known = plans[id(endpoint), methods] = endpoint, plan
             return known[1]
 
+        functions = late_functions([Part(self, limits)], self)
+        dependency = dependency_on(functions, limit_it)
         declare(dependency, Declaration(dependency, limits_others=True))
         return dependency
 
@@ -320,8 +324,7 @@ class Limiter:
                 route=route,
                 by_dependency=by_dependency,
             )
-            if method == WEBSOCKET:
-                check_socket(rule.key_func, limit.quota, limit.cost)
+            check_connection(method, rule.key_func, limit.quota, limit.cost)
             rules.append(rule)
         return Throttled.declared(limits).bound(self.store, rules)
 
@@ -420,27 +423,6 @@ def refuse_a_handler(quota: object, decorator: str) -> None:
         )
 
 
-def check_functions(limit: Limit) -> None:
-    """Raise ConfigurationError if a function of *limit* needs more than the request."""
-    if limit.key_func is not None:
-        reader_of(limit.key_func, "key")
-    if callable(limit.quota):
-        reader_of(limit.quota, "quota")
-    if callable(limit.cost):
-        reader_of(limit.cost, "cost")
-
-
-def check_socket(*functions: object) -> None:
-    """Raise ViewDefinitionError if one of *functions* cannot be given a socket."""
-    for function in functions:
-        if callable(function) and early_parameter(function) is Request:
-            raise ViewDefinitionError(
-                name_of(function),
-                "a WebSocket has no Request to give it",
-                "Annotate its parameter HTTPConnection",
-            )
-
-
 def _limited(
     limiter: Limiter, handler: HandlerT, limits: tuple[Limit, ...]
 ) -> HandlerT:
@@ -459,13 +441,16 @@ def _limited(
             "it is both exempt and limited",
             "Keep one: @limiter.exempt or @limiter.limit(…)",
         )
-    endpoint = guarded(
-        handler, guard_of(lambda scope: declaration.plans(limiter, methods_of(scope)))
+    parts = (*inner.parts, Part(limiter, limits))
+    endpoint: HandlerT = guarded(
+        handler,
+        guard_of(lambda scope: declaration.plans(limiter, methods_of(scope))),
+        late_functions(parts, limiter),
     )
     # Stacked on another limit it is one function with it, else one of its own: the
     # same function under two quotas has two counts.
     owner = inner.owner if inner.parts else endpoint
-    declaration = Declaration(owner, parts=(*inner.parts, Part(limiter, limits)))
+    declaration = Declaration(owner, parts=parts)
     declare_guarded(endpoint, handler, declaration)
     # What is wrong is told here, and the order of decoration numbers those of one name.
     declaration.plans(limiter, "")

@@ -48,9 +48,7 @@ from throttled_views._binding import (
     RouteCall,
     can_stream,
     copied,
-    guarded,
     is_async,
-    is_guarded,
     is_method,
     is_stream,
     mirror,
@@ -64,10 +62,13 @@ from throttled_views._declaration import (
     declaration_of,
     declare,
     joined,
+    methods_of,
     unguarded,
 )
+from throttled_views._endpoints import guarded, is_guarded
+from throttled_views._functions import check_functions
 from throttled_views._guard import guard_of
-from throttled_views._plan import Plan, decide_all
+from throttled_views._plan import Plan, decide_all, early_plans
 from throttled_views._view_binding import view_endpoint
 from throttled_views.errors import (
     ConfigurationError,
@@ -77,7 +78,6 @@ from throttled_views.errors import (
 )
 from throttled_views.limiter import (
     Limiter,
-    check_functions,
     default_limiter,
     refuse_a_handler,
 )
@@ -337,21 +337,25 @@ class ThrottledRoute(APIRoute):
 
     # Further arguments are FastAPI's, and there are more of them with each version.
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
-        super().__init__(path, unguarded(endpoint), **kwargs)
+        limiter = type(self).limiter or default_limiter()
+        declaration = declaration_of(endpoint)
+        late = declaration.late_functions(limiter)
+        endpoint = _guarded(endpoint, limiter) if late else unguarded(endpoint)
+        super().__init__(path, endpoint, **kwargs)
         by_dependency = _limits_others(self.dependant)
-        self.plans = self._plans_of(endpoint, by_dependency=by_dependency)
-        self.tells = bool(self.plans) or by_dependency
+        plans = self._plans_of(declaration, limiter, by_dependency=by_dependency)
+        self.plans = early_plans(plans)
+        self.tells = bool(plans) or by_dependency
         told_methods: frozenset[str] = frozenset((self.tells and self.methods) or ())
         quick = self.plans[0].quick if len(self.plans) == 1 else None
         # Together: looking an attribute up is not free in an object of this size.
         self._path = told_methods, quick, super().handle
 
     def _plans_of(
-        self, endpoint: Callable[..., Any], *, by_dependency: bool
+        self, declaration: Declaration, limiter: Limiter, *, by_dependency: bool
     ) -> Sequence[Plan]:
-        limiter = type(self).limiter or default_limiter()
         try:
-            return declaration_of(endpoint).plans(limiter, joined(self.methods or ()))
+            return declaration.plans(limiter, joined(self.methods or ()))
         except RegistrationError:
             if by_dependency:
                 return ()
@@ -413,6 +417,19 @@ class ThrottledRoute(APIRoute):
             return
         *_, serve = self._path
         await serve(scope, receive, partial(send_with_headers, send, scope))
+
+
+def _guarded(endpoint: Callable[..., Any], limiter: Limiter) -> Callable[..., Any]:
+    """Return *endpoint* with a guard; one that is guarded decides all by itself."""
+    if is_guarded(endpoint):
+        return endpoint
+    declaration = declaration_of(endpoint)
+    guard = guard_of(lambda scope: declaration.plans(limiter, methods_of(scope)))
+    served: Callable[..., Any] = guarded(
+        endpoint, guard, declaration.late_functions(limiter)
+    )
+    declare(served, declaration)
+    return served
 
 
 def _limits_others(dependant: Any) -> bool:
@@ -498,13 +515,6 @@ class ThrottledRouter(APIRouter):
         return view
 
     def _endpoint(self, view: type[_View], handler: Handler) -> Any:
-        endpoint = view_endpoint(view, handler.name)
-        if is_stream(endpoint) and not can_stream():
-            raise RegistrationError(
-                name_of(endpoint),
-                "this FastAPI does not serve async generators",
-                "Install fastapi>=0.134, or return a StreamingResponse",
-            )
         throttled = handler.throttled
         parts = () if throttled is None else (Part(None, throttled.limits),)
         declaration = Declaration(
@@ -515,6 +525,14 @@ class ThrottledRouter(APIRouter):
             methods=handler.methods,
             complete=handler.completed,
         )
+        late = declaration.late_functions(self.limiter)
+        endpoint = view_endpoint(view, handler.name, made_first=bool(late))
+        if is_stream(endpoint) and not can_stream():
+            raise RegistrationError(
+                name_of(endpoint),
+                "this FastAPI does not serve async generators",
+                "Install fastapi>=0.134, or return a StreamingResponse",
+            )
         declare(endpoint, declaration)
         return endpoint
 
@@ -557,9 +575,8 @@ class ThrottledRouter(APIRouter):
         )
         if not is_async(endpoint):
             raise not_async(name_of(endpoint), endpoint)
-        plans = declaration_of(endpoint).plans(self.limiter, WEBSOCKET)
-        if plans and not is_guarded(endpoint):
-            endpoint = guarded(endpoint, guard_of(lambda _scope: list(plans)))
+        if declaration_of(endpoint).plans(self.limiter, WEBSOCKET):
+            endpoint = _guarded(endpoint, self.limiter)
         super().add_api_websocket_route(path, endpoint, *args, **kwargs)
 
     def include_router(self, router: APIRouter, *args: Any, **kwargs: Any) -> None:

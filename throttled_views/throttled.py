@@ -4,10 +4,12 @@ Limits bound to a store: `Throttled`, and the `Rule` that each of its limits bec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from inspect import isawaitable
-from typing import Any, Self, cast
+from types import MappingProxyType
+from typing import Any, Final, Self, TypeAlias, cast
 
 from starlette.types import Scope
 
@@ -23,9 +25,10 @@ from throttled_views.keys import (
     called,
     checked_principal,
     compose_key,
+    early_reader_of,
     encoded,
     encoded_principal,
-    reader_of,
+    everyone,
 )
 from throttled_views.limits import (
     Exempt,
@@ -56,6 +59,19 @@ __all__ = ["Throttled"]
 DEFAULT_PREFIX = "throttled_views"
 
 
+Answers: TypeAlias = Mapping[int, object]
+"""What FastAPI got from functions that it solves, by the `id` of the function."""
+
+NO_ANSWERS: Final[Answers] = MappingProxyType({})
+
+_Reader: TypeAlias = Callable[[Scope, Answers], object]
+
+
+def is_late(function: object) -> bool:
+    """Tell whether *function* is one that FastAPI has to solve."""
+    return callable(function) and early_reader_of(function) is None
+
+
 class Rule:
     """
     A limit with nothing left to look up: its name, its keys, its numbers.
@@ -66,6 +82,9 @@ class Rule:
         using: How it is counted.
         key_func: Names the client to charge, None if callers do.
         kernel: Counts by the quota, None if a function chooses that.
+        is_late: Whether it is decided right before the handler: a function of it wants
+            what FastAPI has to solve.
+        is_for_all: Whether it counts all clients together.
         head: All of a key before the principal.
         tail: All of a key after it.
     """
@@ -75,6 +94,8 @@ class Rule:
         "_read_principal",
         "_read_quota",
         "head",
+        "is_for_all",
+        "is_late",
         "kernel",
         "key_func",
         "limit",
@@ -113,44 +134,49 @@ class Rule:
         # What is counted in another way is another count.
         way = f" {self.using}" if counts_apart(self.using) else ""
         self.tail = f"}}|{encoded(mark + slot + way)}"
-        self._read_principal = (
-            reader_of(self.key_func, "key") if self.key_func else None
-        )
-        self._read_quota = (
-            None if isinstance(limit.quota, Quota) else reader_of(limit.quota, "quota")
-        )
-        self._read_cost = (
-            None if isinstance(limit.cost, int) else reader_of(limit.cost, "cost")
-        )
+        functions = (self.key_func, limit.quota, limit.cost)
+        self.is_late = any(is_late(function) for function in functions)
+        self.is_for_all = self.key_func is everyone
+        self._read_principal = _reader_of(self.key_func)
+        self._read_quota = _reader_of(limit.quota)
+        self._read_cost = _reader_of(limit.cost)
 
     def key(self, principal: str) -> str:
         """Return the key that *principal* is charged under."""
         return f"{self.head}{encoded_principal(principal)}{self.tail}"
 
-    async def charge(self, scope: Scope) -> Charge | None:
+    async def charge(
+        self, scope: Scope, answers: Answers = NO_ANSWERS
+    ) -> Charge | None:
         """
         Return what the request that *scope* describes is charged.
 
         None if the limit does not apply to it.
 
+        Args:
+            scope: The request.
+            answers: Those of the functions that FastAPI solved.
+
         Raises:
             InvalidKeyError: The key function returned what cannot be a key.
             InvalidAnswerError: Another function returned what it cannot answer.
+            ConfigurationError: A function was to be solved, and nobody did.
         """
         assert self._read_principal is not None  # noqa: S101 - for type checkers
-        principal = await _settled(self._read_principal(scope))
+        principal = await _settled(self._read_principal(scope, answers))
         if principal is None:
             return None
         key = self.key(checked_principal(principal, self.key_func))
         quota: Any = self.limit.quota
         if self._read_quota is not None:
-            quota = await _settled(self._read_quota(scope))
+            quota = await _settled(self._read_quota(scope, answers))
             if isinstance(quota, Exempt):
                 return None
             quota = _chosen_quota(quota, self.limit.quota, self.using)
         cost: Any = self.limit.cost
         if self._read_cost is not None:
-            cost = _told_cost(await _settled(self._read_cost(scope)), self.limit.cost)
+            told = await _settled(self._read_cost(scope, answers))
+            cost = _told_cost(told, self.limit.cost)
         return Charge(key, quota, self.using, cost, self.limit.on_store_error)
 
     def result(self, key: str, decision: Decision) -> RateLimitResult:
@@ -167,6 +193,26 @@ class Rule:
             self.limit.on_store_error,
         )
         return result_of(decision, self.name, (Receipt(charge, decision.at_us),))
+
+
+def _reader_of(function: object) -> _Reader | None:
+    """Return what gets the answer of *function* for a request, None if it is none."""
+    if not callable(function):
+        return None
+    early = early_reader_of(function)
+    if early is None:
+        return partial(_solved, function)
+    return lambda scope, _answers: early(scope)
+
+
+def _solved(function: object, _scope: Scope, answers: Answers) -> object:
+    if id(function) not in answers:
+        msg = (
+            f"{called(function)} needs FastAPI to solve what it takes, and the route "
+            "is not one of FastAPI's. Register the handler with @app.get(…) or the like"
+        )
+        raise ConfigurationError(msg)
+    return answers[id(function)]
 
 
 def checked_store(store: object) -> Store:

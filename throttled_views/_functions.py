@@ -1,0 +1,190 @@
+"""
+Key, quota and cost functions: what they may take, and how FastAPI is to solve them.
+
+One that takes the connection alone, or nothing, is called before anything of a request
+is read. Any other is a dependency. FastAPI makes a parameter of the client out of much
+that was not meant as one, so that what cannot be solved as it is written is refused
+where it is written.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+from fastapi import APIRouter, Depends, params
+from fastapi.exceptions import FastAPIError
+from pydantic.errors import PydanticUserError
+from starlette.requests import Request
+from starlette.websockets import WebSocket
+
+from throttled_views._annotations import evaluated, type_parameters
+from throttled_views._binding import (
+    call_of,
+    globals_of,
+    is_async,
+    name_of,
+    origin_of,
+    where,
+)
+from throttled_views.errors import ConfigurationError, ViewDefinitionError
+from throttled_views.keys import (
+    called,
+    early_parameter,
+    early_reader_of,
+    parameters_of,
+)
+from throttled_views.limits import Limit
+
+__all__ = ["check_connection", "check_function", "check_functions", "solvable"]
+
+_NOTHING = inspect.Parameter.empty
+_FASTAPI_VALUES = (params.Depends, params.Param, params.Body)
+_OF_METHODS = ("self", "cls")
+_UNNAMED = {
+    inspect.Parameter.POSITIONAL_ONLY: "can only be given by position",
+    inspect.Parameter.VAR_POSITIONAL: "stands for any number of arguments",
+    inspect.Parameter.VAR_KEYWORD: "stands for any number of arguments",
+}
+
+
+def check_functions(limit: Limit) -> None:
+    """Raise ConfigurationError if a function of *limit* cannot be solved."""
+    if limit.key_func is not None:
+        check_function(limit.key_func, "key")
+    if callable(limit.quota):
+        check_function(limit.quota, "quota")
+    if callable(limit.cost):
+        check_function(limit.cost, "cost")
+
+
+def check_function(function: Callable[..., object], role: str) -> None:
+    """
+    Raise ConfigurationError if FastAPI cannot solve what *function* takes.
+
+    Args:
+        function: A key, quota or cost function.
+        role: What it is, for the error.
+    """
+    if early_reader_of(function) is not None:
+        return
+    parameters = _parameters(function)
+    if parameters is None:
+        raise _unsolvable(function, role, "does not tell its parameters")
+    for each in parameters:
+        if (problem := _problem(each)) is not None:
+            raise _unsolvable(function, role, f"cannot be solved: {problem}")
+    try:
+        _let_fastapi_read(solvable(function))
+    except (FastAPIError, PydanticUserError, AssertionError) as error:
+        problem = str(error).partition("\n")[0]
+        raise _unsolvable(function, role, f"cannot be solved: {problem}") from error
+
+
+def check_connection(method: str, *functions: object) -> None:
+    """
+    Raise ViewDefinitionError if one of *functions* takes what *method* does not have.
+
+    Args:
+        method: What the handler serves, as keys have it; empty if that is not known.
+        functions: Key, quota and cost functions, and what else is in their place.
+    """
+    is_socket = method == "WEBSOCKET"
+    missing: type = Request if is_socket else WebSocket
+    for function in functions:
+        if not method or not callable(function):
+            continue
+        wanted = [each.annotation for each in _parameters(function) or ()]
+        if missing in wanted or (is_socket and early_parameter(function) is Request):
+            source = "a WebSocket" if is_socket else "an HTTP request"
+            raise ViewDefinitionError(
+                name_of(function),
+                f"{source} has no {missing.__name__} to give it",
+                "Annotate its parameter HTTPConnection",
+            )
+
+
+def solvable(function: Any) -> Any:
+    """
+    Return *function* as FastAPI is to have it.
+
+    That is itself, so that it is cached and overridden as any dependency is. All
+    versions read functions alike; of a partial, and of an object with postponed
+    annotations, some read less than there is.
+    """
+    reads_alike = isinstance(function, FunctionType | MethodType)
+    postponed = any(
+        isinstance(each.annotation, str)
+        for each in inspect.signature(function).parameters.values()
+    )
+    if reads_alike or not (postponed or _is_partial(function)):
+        return function
+    if is_async(function) or is_async(call_of(function)):
+
+        async def solve_async(**values: Any) -> Any:
+            return await function(**values)
+
+        solve: Any = solve_async
+    else:
+
+        def solve_sync(**values: Any) -> Any:
+            return function(**values)
+
+        solve = solve_sync
+    solve.__signature__ = inspect.Signature(_parameters(function))
+    return solve
+
+
+def _is_partial(function: object) -> bool:
+    return isinstance(function, partial)
+
+
+def _parameters(function: Any) -> list[inspect.Parameter] | None:
+    """Return the parameters of *function*, with annotations evaluated one by one."""
+    parameters = parameters_of(function)
+    if parameters is None:
+        return None
+    place = globals_of(function), type_parameters(origin_of(function))
+    return [
+        each.replace(annotation=evaluated(each.annotation, *place))
+        for each in parameters
+    ]
+
+
+def _problem(parameter: inspect.Parameter) -> str | None:
+    """Return what is wrong with *parameter* of a dependency."""
+    name, annotation = parameter.name, parameter.annotation
+    if parameter.kind in _UNNAMED:
+        return f"its parameter {name!r} {_UNNAMED[parameter.kind]}"
+    if name in _OF_METHODS:
+        return f"it takes {name!r}, and is not called as a method"
+    if isinstance(parameter.default, _FASTAPI_VALUES):
+        return None
+    if annotation is _NOTHING:
+        return f"its parameter {name!r} has no annotation"
+    if isinstance(annotation, str):
+        return f"its parameter {name!r} is annotated {annotation!r}, which is unknown"
+    return None
+
+
+async def _nothing() -> None:
+    """Be an endpoint."""
+
+
+def _let_fastapi_read(function: Callable[..., Any]) -> None:
+    APIRouter().add_api_route(
+        "/", _nothing, methods=["POST"], dependencies=[Depends(function)]
+    )
+
+
+def _unsolvable(function: object, role: str, problem: str) -> ConfigurationError:
+    name = getattr(function, "__name__", role).replace("<lambda>", role)
+    return ConfigurationError(
+        f"The {role} function {called(function)}{where(function)} {problem}. Write "
+        f"'def {name}(request: Request)', or annotate what FastAPI is to solve with "
+        "types that are known where the module runs: "
+        f"'def {name}(user: Annotated[User, Depends(…)])'"
+    )

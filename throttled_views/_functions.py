@@ -111,16 +111,10 @@ def solvable(function: Any) -> Any:
     """
     Return *function* as FastAPI is to have it.
 
-    That is itself, so that it is cached and overridden as any dependency is. All
-    versions read functions alike; of a partial, and of an object with postponed
-    annotations, some read less than there is.
+    That is itself, so that it is cached and overridden as any dependency is. Where some
+    versions would read less of it than there is, it is a function with its parameters.
     """
-    reads_alike = isinstance(function, FunctionType | MethodType)
-    postponed = any(
-        isinstance(each.annotation, str)
-        for each in inspect.signature(function).parameters.values()
-    )
-    if reads_alike or not (postponed or _is_partial(function)):
+    if _is_read_alike(function):
         return function
     if is_async(function) or is_async(call_of(function)):
 
@@ -138,8 +132,21 @@ def solvable(function: Any) -> Any:
     return solve
 
 
-def _is_partial(function: object) -> bool:
-    return isinstance(function, partial)
+def _is_read_alike(function: Any) -> bool:
+    """Tell whether every FastAPI reads what we do: of postponed annotations not all."""
+    if isinstance(function, partial):
+        return False
+    signature = inspect.signature(function)
+    annotations = [each.annotation for each in signature.parameters.values()]
+    annotations.append(signature.return_annotation)
+    if not any(isinstance(each, str) for each in annotations):
+        return True
+    try:
+        inspect.signature(function, eval_str=True)
+    except NameError:
+        return False
+    is_plain = isinstance(function, FunctionType | MethodType)
+    return is_plain and not hasattr(function, "__wrapped__")
 
 
 def _parameters(function: Any) -> list[inspect.Parameter] | None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tests.clock import ManualClock
-from throttled_views import RateLimitHeaderPolicy, RateLimitResult, Throttled
-from throttled_views.headers import renderer_of
+from throttled_views import Quota, RateLimitHeaderPolicy, RateLimitResult, Throttled
+from throttled_views.headers import Told, renderer_of
 from throttled_views.results import decision_of
 
 
@@ -37,6 +37,7 @@ async def remaining(throttled: Throttled, key: str = "alice") -> int:
 
 def retry_after(result: RateLimitResult) -> str | None:
     """Return the Retry-After that a client would get."""
-    fields = renderer_of(RateLimitHeaderPolicy()).render(decision_of(result))
+    told = Told(decision_of(result), result.name, Quota.per_hour(1))
+    fields = renderer_of(RateLimitHeaderPolicy()).render([told])
     value = dict(fields).get(b"retry-after")
     return None if value is None else value.decode()

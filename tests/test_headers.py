@@ -12,10 +12,18 @@ from throttled_views import (
     LEGACY_HEADERS,
     ConfigurationError,
     NoRateLimitError,
+    Quota,
     RateLimitContext,
     RateLimitHeaderPolicy,
 )
-from throttled_views.headers import Answer, HeaderRenderer, Outcome, merged, renderer_of
+from throttled_views.headers import (
+    Answer,
+    HeaderRenderer,
+    Outcome,
+    Told,
+    merged,
+    renderer_of,
+)
 from throttled_views.results import Decision, result_of
 
 PLAIN = renderer_of(RateLimitHeaderPolicy())
@@ -34,9 +42,14 @@ REFUSED = Decision(
 )
 
 
+def told(decision: Decision, name: str = "1", quota: str = "5/m") -> Told:
+    """Return what a client is told of a limit that answers *decision*."""
+    return Told(decision, name, Quota.parse(quota))
+
+
 def fields(decision: Decision, renderer: HeaderRenderer = PLAIN) -> Mapping[str, str]:
     """Return the fields of *decision*, their names as ASGI has them."""
-    raw = renderer.render(decision)
+    raw = renderer.render([told(decision)])
     return {name.decode(): value.decode() for name, value in raw}
 
 
@@ -193,7 +206,9 @@ def outcome_of(*decisions: Decision, renderer: HeaderRenderer = PLAIN) -> Outcom
     outcome = Outcome()
     outcome.answers += [
         Answer(
-            decision, renderer, partial(result_of, decision, f"limit {decision.limit}")
+            told(decision),
+            renderer,
+            partial(result_of, decision, f"limit {decision.limit}"),
         )
         for decision in decisions
     ]
@@ -297,7 +312,7 @@ def test_a_context_is_live() -> None:
     """What is decided later is in the context that somebody already holds."""
     outcome = Outcome()
     context = RateLimitContext(outcome)
-    outcome.answers.append(Answer(REFUSED, PLAIN, partial(result_of, REFUSED)))
+    outcome.answers.append(Answer(told(REFUSED), PLAIN, partial(result_of, REFUSED)))
 
     assert context.result.limited
     assert "12" == context.headers["Retry-After"]

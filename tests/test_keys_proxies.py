@@ -345,7 +345,8 @@ def test_private_peers_that_are_looked_at_are_bounded() -> None:
 
     assert hosts == keys
     watch: Any = vars(by_peer)["_warnings"]
-    assert len(hosts) > len(vars(watch)["_looks"])
+    looks: Any = vars(watch)["_looks"]
+    assert len(hosts) > len(looks)
 
 
 # --- declarations ---------------------------------------------------------------------

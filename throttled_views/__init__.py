@@ -18,7 +18,9 @@ from throttled_views.errors import (
     ViewDefinitionError,
 )
 from throttled_views.headers import (
+    EXPOSED_HEADERS,
     LEGACY_HEADERS,
+    IETFHeaders,
     RateLimitContext,
     RateLimitHeaderPolicy,
 )
@@ -71,6 +73,7 @@ from throttled_views.views import ThrottledView, ThrottledViewMeta
 
 __all__ = [
     "EXEMPT",
+    "EXPOSED_HEADERS",
     "LEGACY_HEADERS",
     "Algorithm",
     "Charge",
@@ -81,6 +84,7 @@ __all__ = [
     "CurrentRateLimit",
     "Exempt",
     "Hook",
+    "IETFHeaders",
     "InvalidAnswerError",
     "InvalidKeyError",
     "InvalidQuotaError",

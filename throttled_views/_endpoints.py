@@ -49,11 +49,13 @@ class Exchange(NamedTuple):
         connection: The request.
         response: The response that FastAPI will merge into the handler's.
         answers: Those of the functions that were to be solved.
+        may_answer: Whether what the guard returns is the answer.
     """
 
     connection: HTTPConnection
     response: Response
     answers: Answers = NO_ANSWERS
+    may_answer: bool = True
 
 
 Guard: TypeAlias = Callable[[Exchange, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -161,7 +163,7 @@ def _guarded_stream(handler: Any, guard: Guard, functions: Sequence[Any]) -> Any
     closing: Any = aclosing
 
     async def decide_first(exchange: Exchange) -> Exchange:
-        await guard(exchange, _nothing)
+        await guard(exchange._replace(may_answer=False), _nothing)
         return exchange
 
     async def endpoint(*args: Any, **kwargs: Any) -> Any:

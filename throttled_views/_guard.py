@@ -23,6 +23,7 @@ from throttled_views.outcome import (
     RateLimitUnavailableError,
     context_of,
     outcome_of,
+    own_response,
 )
 from throttled_views.throttled import Answers
 
@@ -43,7 +44,13 @@ def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
 
     async def guard(exchange: Exchange, call: Callable[[], Awaitable[Any]]) -> Any:
         scope = exchange.connection.scope
-        await decide(plans(scope), scope, exchange.answers)
+        try:
+            await decide(plans(scope), scope, exchange.answers)
+        except (RateLimitExceededError, RateLimitUnavailableError) as error:
+            response = own_response(error, scope) if exchange.may_answer else None
+            if response is None:
+                raise
+            return response
         try:
             result = await call()
         except HTTPException as error:

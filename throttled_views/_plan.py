@@ -13,12 +13,8 @@ from functools import partial
 
 from starlette.types import Scope
 
-from throttled_views.algorithms.base import AnyKernel
 from throttled_views.errors import StoreUnavailableError
-from throttled_views.headers import (
-    Answer,
-    Outcome,
-)
+from throttled_views.headers import Answer, Outcome, Told
 from throttled_views.keys import scope_reader_of
 from throttled_views.outcome import (
     Machinery,
@@ -26,6 +22,7 @@ from throttled_views.outcome import (
     RateLimitUnavailableError,
     outcome_of,
 )
+from throttled_views.quotas import Quota
 from throttled_views.results import Charge, Receipt, decision_of
 from throttled_views.stores.base import Store, quick_store
 from throttled_views.stores.deciding import Taken, told
@@ -87,11 +84,12 @@ class Plan:
                 [charge for _, charge in charged]
             )
         except StoreUnavailableError as error:
-            raise RateLimitUnavailableError from error
-        for result, (rule, _) in zip(results, charged, strict=True):
+            problem_details = self._machinery.renderer.problem_details
+            raise RateLimitUnavailableError(problem_details=problem_details) from error
+        for result, (rule, charge) in zip(results, charged, strict=True):
             named = partial(replace, result, name=rule.name)
-            answer = Answer(decision_of(result), self._machinery.renderer, named)
-            outcome.answers.append(answer)
+            seen = Told(decision_of(result), rule.name, charge.quota)
+            outcome.answers.append(Answer(seen, self._machinery.renderer, named))
         return any(result.limited for result in results)
 
     def _quick(self) -> Quick | None:
@@ -99,18 +97,22 @@ class Plan:
         if len(self.rules) != 1 or store is None:
             return None
         [rule] = self.rules
-        kernel, cost = rule.kernel, rule.limit.cost
+        kernel, quota, cost = rule.kernel, rule.limit.quota, rule.limit.cost
         principal_of = scope_reader_of(rule.key_func)
-        if kernel is None or callable(cost) or principal_of is None:
+        if not isinstance(quota, Quota) or callable(cost) or principal_of is None:
             return None
-        if not kernel.capacity:
+        if kernel is None or not kernel.capacity:
             return None
+
+        def told_of(taken: Taken) -> Told:
+            return Told(told(taken, kernel, cost), rule.name, quota)
+
         take = store.taker(rule.head, principal_of, rule.tail, kernel, cost)
         return Quick(
             self._machinery,
             self._if_up(take) if store.may_be_down else take,
-            partial(self._outcome, rule, kernel, cost),
-            self._machinery.renderer.merger(kernel, cost),
+            partial(self._outcome, rule, told_of),
+            self._machinery.renderer.merger(kernel, cost, told_of),
         )
 
     def _if_up(
@@ -121,16 +123,13 @@ class Plan:
         return lambda scope: take(scope) if failover.is_up else None
 
     def _outcome(
-        self, rule: Rule, kernel: AnyKernel, cost: int, taken: Taken, scope_id: int
+        self, rule: Rule, told_of: Callable[[Taken], Told], taken: Taken, scope_id: int
     ) -> Outcome:
         *_, key = taken
-        decision = told(taken, kernel, cost)
+        seen = told_of(taken)
+        result = partial(rule.result, key, seen.decision)
         outcome = Outcome(scope_id)
-        outcome.answers.append(
-            Answer(
-                decision, self._machinery.renderer, partial(rule.result, key, decision)
-            )
-        )
+        outcome.answers.append(Answer(seen, self._machinery.renderer, result))
         outcome.decided += [rule, (self._machinery.store, key)]
         return outcome
 

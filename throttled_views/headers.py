@@ -2,7 +2,8 @@
 What the client is told: header fields, and the context they are written from.
 
 There is one renderer, `HeaderRenderer`; the success and the 429 path share it, and the
-`RateLimitContext` of the request.
+`RateLimitContext` of the request. What the fields are called, and how they are written,
+is a policy's: the names of drafts that everybody knows, or the syntax of the latest.
 """
 
 from __future__ import annotations
@@ -11,23 +12,44 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from throttled_views._fields import is_field_name
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
 from throttled_views.errors import ConfigurationError, NoRateLimitError
+from throttled_views.quotas import Quota
 from throttled_views.results import Decision, RateLimitResult, Receipt, urgency
 from throttled_views.stores.base import Store
-from throttled_views.stores.deciding import Taken, told
+from throttled_views.stores.deciding import Taken
 
-__all__ = ["LEGACY_HEADERS", "RateLimitContext", "RateLimitHeaderPolicy"]
+__all__ = [
+    "EXPOSED_HEADERS",
+    "LEGACY_HEADERS",
+    "IETFHeaders",
+    "RateLimitContext",
+    "RateLimitHeaderPolicy",
+]
 
 RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
 
 _US_PER_S = 1_000_000
-_TOKEN = frozenset(
-    "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-)  # RFC 9110, section 5.6.2
+_RETRY_AFTER = "Retry-After"
+
+# Sections 5.1 and 5.2 of the draft. The detail is what is told without these, too.
+_PROBLEM_TYPES = "https://iana.org/assignments/http-problem-types"
+_QUOTA_EXCEEDED = {
+    "type": f"{_PROBLEM_TYPES}#quota-exceeded",
+    "title": "Request cannot be satisfied as assigned quota has been exceeded",
+    "status": 429,
+    "detail": "Rate limit exceeded",
+}
+REDUCED_CAPACITY = {
+    "type": f"{_PROBLEM_TYPES}#temporary-reduced-capacity",
+    "title": "Request cannot be satisfied due to temporary server capacity constraints",
+    "status": 503,
+    "detail": "Rate limits are unavailable",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +71,17 @@ class RateLimitHeaderPolicy:
     limit: str = "RateLimit-Limit"
     remaining: str = "RateLimit-Remaining"
     reset: str = "RateLimit-Reset"
-    retry_after: str = "Retry-After"
+    retry_after: str = _RETRY_AFTER
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all fields that may be written."""
+        return tuple(getattr(self, field.name) for field in fields(self))
 
     def __post_init__(self) -> None:
-        names = [getattr(self, field.name) for field in fields(self)]
+        names = self.names
         for name in names:
-            if not isinstance(name, str) or not name or not _TOKEN.issuperset(name):
+            if not is_field_name(name):
                 msg = f"{name!r} is no field name. Write for example 'RateLimit-Limit'"
                 raise ConfigurationError(msg)
         if len({name.lower() for name in names}) < len(names):
@@ -70,58 +97,108 @@ LEGACY_HEADERS = RateLimitHeaderPolicy(
 """The ``X-RateLimit-*`` names. The reset is in seconds from now here, too."""
 
 
+@dataclass(frozen=True, slots=True)
+class IETFHeaders:
+    """
+    The fields of draft-ietf-httpapi-ratelimit-headers-11, which tell of all limits.
+
+    ``RateLimit-Policy`` has, for each limit, its name, its capacity (``q``) and the
+    seconds (``w``) in which an exhausted key becomes full again. ``RateLimit`` has what
+    is left right now (``r``) and the seconds (``t``) until all is back; of a limit that
+    refuses, until the same request would be admitted, which is what ``Retry-After``
+    says, too. Seconds are rounded up: who goes by them is never too early.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all fields that may be written."""
+        return "RateLimit-Policy", "RateLimit", _RETRY_AFTER
+
+
+EXPOSED_HEADERS = (*RateLimitHeaderPolicy().names[:-1], *IETFHeaders().names)
+"""
+The names of the fields that the policies here write by default.
+
+Browsers show a script of another origin only what is exposed to it: write
+``CORSMiddleware(…, expose_headers=EXPOSED_HEADERS)``. Other names are the `names` of
+their policy: ``expose_headers=LEGACY_HEADERS.names``.
+"""
+
+HeaderPolicy: TypeAlias = RateLimitHeaderPolicy | IETFHeaders
+"""What the fields are called, and how they are written."""
+
+
+class Told(NamedTuple):
+    """
+    What a client may be told of one limit.
+
+    Attributes:
+        decision: What it answered.
+        name: The name of the limit, which no other of the request has.
+        quota: The quota it was held to.
+    """
+
+    decision: Decision
+    name: str
+    quota: Quota
+
+
+def _governing(told_of_all: Sequence[Told]) -> Told:
+    """Return what a client is told if it is told of one limit."""
+    return min(told_of_all, key=lambda each: urgency(each.decision))
+
+
 class HeaderRenderer:
     """Writes decisions as header fields; made once for a policy."""
 
-    __slots__ = (
-        "_limit",
-        "_remaining",
-        "_reset",
-        "_retry_after",
-        "_spelling",
-        "policy",
-    )
+    __slots__ = ("_names", "_spelling", "policy", "problem_details")
 
-    def __init__(self, policy: RateLimitHeaderPolicy | None) -> None:
+    def __init__(
+        self, policy: HeaderPolicy | None, *, problem_details: bool = False
+    ) -> None:
         self.policy = policy
-        shown = policy or RateLimitHeaderPolicy()
-        self._limit = shown.limit.lower().encode()
-        self._remaining = shown.remaining.lower().encode()
-        self._reset = shown.reset.lower().encode()
-        self._retry_after = shown.retry_after.lower().encode()
-        spelled = (shown.limit, shown.remaining, shown.reset, shown.retry_after)
+        self.problem_details = problem_details
+        spelled = (_RETRY_AFTER,) if policy is None else policy.names
         self._spelling = {name.lower().encode(): name for name in spelled}
+        self._names = tuple(self._spelling)
 
-    def render(self, decision: Decision) -> RawHeaders:
-        """Return the fields that tell *decision*, names in lower case."""
-        raw: RawHeaders = []
-        if self.policy is not None:
-            raw += [
-                (self._limit, b"%d" % decision.limit),
-                (self._remaining, b"%d" % decision.remaining),
-                (self._reset, b"%d" % -(-decision.reset_us // _US_PER_S)),
-            ]
-        if decision.limited and decision.retry_us is not None:
-            wait_s = max(1, -(-decision.retry_us // _US_PER_S))
-            raw.append((self._retry_after, b"%d" % wait_s))
+    def render(self, told_of_all: Sequence[Told]) -> RawHeaders:
+        """Return the fields that tell it, names in lower case."""
+        governing = _governing(told_of_all).decision
+        if isinstance(self.policy, IETFHeaders):
+            values = _structured(told_of_all)
+        elif self.policy is not None:
+            values = _plain(governing)
+        else:
+            values = []
+        *names, retry_after = self._names
+        raw = list(zip(names, values, strict=True))
+        if governing.limited and governing.retry_us is not None:
+            raw.append((retry_after, b"%d" % _wait_s(governing.retry_us)))
         return raw
 
     def merger(
-        self, kernel: AnyKernel, cost: int
+        self, kernel: AnyKernel, cost: int, told_of: Callable[[Taken], Told]
     ) -> Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders]:
         """
-        Return what adds to header fields those of a decision by *kernel*.
+        Return what adds to header fields those of a decision by *kernel* on *cost*.
 
         It is `merged` and `render` for the path of nearly every request: in one step
         from the ticks of the decision. The tests hold it to them.
         """
-        if self.policy is None or not isinstance(kernel, Bucket):
-            return lambda headers, taken: merged(
-                headers, self.render(told(taken, kernel, cost))
-            )
-        bucket = kernel
-        names, limit_field = self._spelling, (self._limit, b"%d" % bucket.capacity)
-        remaining_name, reset_name = self._remaining, self._reset
+
+        def merge_any(
+            headers: Iterable[tuple[bytes, bytes]], taken: Taken
+        ) -> RawHeaders:
+            return merged(headers, self.render([told_of(taken)]))
+
+        if not isinstance(self.policy, RateLimitHeaderPolicy) or not isinstance(
+            kernel, Bucket
+        ):
+            return merge_any
+        bucket, names = kernel, self._spelling
+        limit_name, remaining_name, reset_name, retry_name = self._names
+        limit_field = (limit_name, b"%d" % bucket.capacity)
         token, full, price = bucket.token, bucket.full, cost * bucket.token
         second = bucket.scale * _US_PER_S
 
@@ -130,13 +207,13 @@ class HeaderRenderer:
             both = [*headers]
             for name, _ in both:
                 if name in names:
-                    return merged(headers, self.render(told(taken, bucket, cost)))
+                    return merge_any(headers, taken)
             both.append(limit_field)
             both.append((remaining_name, b"%d" % (level // token)))
             both.append((reset_name, b"%d" % -((level - full) // second)))
             if limited:
                 wait_s = -((level - price) // second)
-                both.append((self._retry_after, b"%d" % wait_s))
+                both.append((retry_name, b"%d" % wait_s))
             return both
 
         return merge
@@ -146,18 +223,64 @@ class HeaderRenderer:
         return {self._spelling[name]: value.decode() for name, value in raw}
 
 
-def checked_policy(policy: object) -> RateLimitHeaderPolicy | None:
+def _plain(decision: Decision) -> list[bytes]:
+    reset_s = -(-decision.reset_us // _US_PER_S)
+    return [b"%d" % decision.limit, b"%d" % decision.remaining, b"%d" % reset_s]
+
+
+def _structured(told_of_all: Sequence[Told]) -> list[bytes]:
+    """Return two lists of items as RFC 9651 has them; sections 3 and 4 of the draft."""
+    return [
+        b", ".join([_policy_item(name, quota) for _, name, quota in told_of_all]),
+        b", ".join([_limit_item(decision, name) for decision, name, _ in told_of_all]),
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _policy_item(name: str, quota: Quota) -> bytes:
+    # The capacity and the time in which that much comes back: of "100/m burst 20" it is
+    # 20 in 12 s. No less may be left than is told, and no time may be told as 0.
+    full_us = quota.period_us * quota.burst // quota.limit if quota.limit else 0
+    window_s = -(-(full_us or quota.period_us) // _US_PER_S)
+    return b"%b;q=%d;w=%d" % (_quoted(name), quota.burst, window_s)
+
+
+def _limit_item(decision: Decision, name: str) -> bytes:
+    item = b"%b;r=%d" % (_quoted(name), decision.remaining)
+    if not decision.limited:
+        return b"%b;t=%d" % (item, -(-decision.reset_us // _US_PER_S))
+    if decision.retry_us is None:  # there is no such time
+        return item
+    return b"%b;t=%d" % (item, _wait_s(decision.retry_us))
+
+
+def _quoted(name: str) -> bytes:
+    """Return *name*, which is printable ASCII, as a string of RFC 9651."""
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'.encode()
+
+
+def _wait_s(retry_us: int) -> int:
+    return max(1, -(-retry_us // _US_PER_S))
+
+
+def checked_policy(policy: object) -> HeaderPolicy | None:
     """Return *policy* if it is one, or None."""
-    if policy is None or isinstance(policy, RateLimitHeaderPolicy):
+    if policy is None or isinstance(policy, HeaderPolicy):
         return policy
-    msg = f"headers={policy!r} is no policy. Write headers=RateLimitHeaderPolicy(…)"
+    msg = (
+        f"headers={policy!r} is no policy. Write headers=RateLimitHeaderPolicy(…) or "
+        "headers=IETFHeaders()"
+    )
     raise ConfigurationError(msg)
 
 
 @lru_cache(maxsize=64)
-def renderer_of(policy: RateLimitHeaderPolicy | None) -> HeaderRenderer:
+def renderer_of(
+    policy: HeaderPolicy | None, *, problem_details: bool = False
+) -> HeaderRenderer:
     """Return the renderer of *policy*; of None, one that writes Retry-After alone."""
-    return HeaderRenderer(policy)
+    return HeaderRenderer(policy, problem_details=problem_details)
 
 
 class Answer:
@@ -165,23 +288,22 @@ class Answer:
     What one limit answered, in numbers and as users see it, and how to show it.
 
     Attributes:
-        decision: The answer in numbers.
+        told: The answer in numbers, and what it is about.
         renderer: How it is shown.
     """
 
-    __slots__ = ("_fields", "_make_result", "_result", "decision", "renderer")
+    __slots__ = ("_make_result", "_result", "renderer", "told")
 
     def __init__(
         self,
-        decision: Decision,
+        told: Told,
         renderer: HeaderRenderer,
         make_result: Callable[[], RateLimitResult],
     ) -> None:
-        self.decision = decision
+        self.told = told
         self.renderer = renderer
         self._make_result = make_result
         self._result: RateLimitResult | None = None
-        self._fields: RawHeaders | None = None
 
     @property
     def result(self) -> RateLimitResult:
@@ -189,12 +311,6 @@ class Answer:
         if self._result is None:
             self._result = self._make_result()
         return self._result
-
-    def fields(self) -> RawHeaders:
-        """Return the header fields that tell it, names in lower case."""
-        if self._fields is None:
-            self._fields = self.renderer.render(self.decision)
-        return self._fields
 
 
 class Outcome:
@@ -211,6 +327,7 @@ class Outcome:
     """
 
     __slots__ = (
+        "_rendered",
         "answers",
         "charged_late",
         "decided",
@@ -226,18 +343,39 @@ class Outcome:
         self.decided: list[object] = []
         self.charged_late: list[tuple[Store, Sequence[Receipt]]] = []
         self.written: dict[str, str] = {}
+        self._rendered: tuple[int, RawHeaders] = 0, []
 
     def governing(self) -> Answer:
         """Return the answer a client is told about; there must be one."""
         if len(self.answers) == 1:
             return self.answers[0]
-        return min(self.answers, key=lambda answer: urgency(answer.decision))
+        return min(self.answers, key=lambda answer: urgency(answer.told.decision))
+
+    def told_of_all(self) -> list[Told]:
+        """Return what a client may be told, each limit under a name of its own."""
+        told_of_all: list[Told] = []
+        seen: dict[str, int] = {}
+        for each in (answer.told for answer in self.answers):
+            number = seen[each.name] = seen.get(each.name, 0) + 1
+            # Limits of two limiters, and of dependencies, may have the same name.
+            name = each.name if number == 1 else f"{each.name} #{number}"
+            told_of_all.append(each._replace(name=name))
+        return told_of_all
 
     def raw_headers(self) -> RawHeaders:
         """Return the header fields that tell it, names in lower case."""
-        if not self.answers:
-            return []
-        return self.governing().fields()
+        count, raw = self._rendered
+        if count != len(self.answers):
+            raw = self.governing().renderer.render(self.told_of_all())
+            self._rendered = len(self.answers), raw
+        return raw
+
+    def problem_details(self) -> Mapping[str, object] | None:
+        """Return what RFC 9457 has for a refusal, if it is to be answered so."""
+        if not self.answers or not self.governing().renderer.problem_details:
+            return None
+        violated = [each.name for each in self.told_of_all() if each.decision.limited]
+        return {**_QUOTA_EXCEEDED, "violated-policies": violated}
 
 
 class RateLimitContext:
@@ -288,8 +426,13 @@ class RateLimitContext:
         """The header fields that tell the client, as they go onto the response."""
         if not self._outcome.answers:
             return MappingProxyType({})
-        answer = self._outcome.governing()
-        return MappingProxyType(answer.renderer.display(answer.fields()))
+        renderer = self._outcome.governing().renderer
+        return MappingProxyType(renderer.display(self._outcome.raw_headers()))
+
+    @property
+    def problem_details(self) -> Mapping[str, object] | None:
+        """The body of the refusal, if the limiter answers as RFC 9457 has it."""
+        return self._outcome.problem_details()
 
 
 def merged(headers: Iterable[tuple[bytes, bytes]], ours: RawHeaders) -> RawHeaders:

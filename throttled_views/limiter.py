@@ -51,6 +51,7 @@ from throttled_views.errors import (
     ViewDefinitionError,
 )
 from throttled_views.headers import (
+    HeaderPolicy,
     RateLimitContext,
     RateLimitHeaderPolicy,
     checked_policy,
@@ -105,13 +106,15 @@ class Limiter:
         store: Where counts live; a `MemoryStore` unless given.
         using: How quotas are counted, where a limit does not say so itself.
         key_func: Names clients, where neither limit nor view does.
-        headers: Names of the header fields; None sends nothing but Retry-After, and
-            that on refusals alone.
+        headers: Names of the header fields, or `IETFHeaders`; None sends nothing but
+            Retry-After, and that on refusals alone.
         on_store_error: What is done with a request while the store is unavailable:
             ``"local"`` counts in this process by the same quotas, ``"deny"`` answers
             503, ``"allow"`` admits, with the fields of a fresh key.
         hooks: What observes it, and must not block.
         prefix: First part of all keys, which keeps applications on one store apart.
+        problem_details: Whether refusals are answered as RFC 9457 has it, with the
+            names of the limits that refuse.
         enabled: Whether anything is limited. May be set at any time.
 
     Raises:
@@ -126,10 +129,11 @@ class Limiter:
         store: Store | None = None,
         using: Algorithm = Algorithm.TOKEN_BUCKET,
         key_func: KeyFunc = client_ip,
-        headers: RateLimitHeaderPolicy | None = RateLimitHeaderPolicy(),  # noqa: B008
+        headers: HeaderPolicy | None = RateLimitHeaderPolicy(),  # noqa: B008
         on_store_error: OnStoreError = "local",
         hooks: Sequence[Hook] = (),
         prefix: str = DEFAULT_PREFIX,
+        problem_details: bool = False,
         enabled: bool = True,
     ) -> None:
         if default is not None:
@@ -145,7 +149,9 @@ class Limiter:
         self.using = available(using)
         check_function(key_func, "key")
         self.key_func = key_func
-        self.renderer = renderer_of(checked_policy(headers))
+        self.renderer = renderer_of(
+            checked_policy(headers), problem_details=problem_details
+        )
         self.prefix = checked_prefix(prefix)
         self.enabled = enabled
         self._owners: dict[str, list[Callable[[], Any]]] = {}

@@ -7,7 +7,7 @@ files and error responses alike, and stay when a handler of the user renders the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from inspect import iscoroutinefunction
 from itertools import takewhile
@@ -24,6 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from throttled_views.errors import LimitedError, StoreUnavailableError
 from throttled_views.headers import (
+    REDUCED_CAPACITY,
     HeaderRenderer,
     Outcome,
     RateLimitContext,
@@ -74,15 +75,19 @@ class RateLimitExceededError(LimitedError, HTTPException):
             headers=dict(rate_limit_context.headers),
         )
 
+    @property
+    def problem_details(self) -> Mapping[str, object] | None:
+        """The body of the answer, if the limiter answers as RFC 9457 has it."""
+        return self.rate_limit_context.problem_details
 
-# What is asked for an answer, in this order; FastAPI's own handler is the last's.
-_ASKED = (
-    _TOO_MANY_REQUESTS,
-    *takewhile(
-        lambda kind: kind is not StarletteHTTPException, RateLimitExceededError.__mro__
-    ),
-    StarletteHTTPException,
-)
+
+def _asked(kind: type[HTTPException], status: int) -> tuple[object, ...]:
+    """Return what is asked for an answer, in order; FastAPI's handler is the last's."""
+    own = takewhile(lambda each: each is not StarletteHTTPException, kind.__mro__)
+    return status, *own, StarletteHTTPException
+
+
+_ASKED = _asked(RateLimitExceededError, _TOO_MANY_REQUESTS)
 _ASKED_FIRST = frozenset(_ASKED[:-1])
 # Serves in place of an application where a router is served without one.
 _OF_FASTAPI = SimpleNamespace(
@@ -98,7 +103,10 @@ class RateLimitUnavailableError(StoreUnavailableError, HTTPException):
     for 503 to answer otherwise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, problem_details: bool = False) -> None:
+        self.problem_details: Mapping[str, object] | None = None
+        if problem_details:
+            self.problem_details = {**REDUCED_CAPACITY, "violated-policies": []}
         HTTPException.__init__(
             self,
             status_code=_SERVICE_UNAVAILABLE,
@@ -113,6 +121,7 @@ async def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Resp
 
     FastAPI does so by itself. This is for those who register their handlers one by one:
     ``app.add_exception_handler(RateLimitExceededError, rate_limit_exceeded_handler)``.
+    If the limiter is to give problem details, so does this.
 
     Raises:
         TypeError: *exc* is another exception.
@@ -120,9 +129,50 @@ async def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Resp
     if not isinstance(exc, RateLimitExceededError):
         msg = "Register rate_limit_exceeded_handler for RateLimitExceededError alone"
         raise TypeError(msg) from exc
-    return JSONResponse(
+    return _problem_response(exc) or JSONResponse(
         {"detail": exc.detail}, status_code=exc.status_code, headers=exc.headers
     )
+
+
+class _ProblemResponse(JSONResponse):
+    media_type = "application/problem+json"  # RFC 9457, section 3
+
+
+_DecidedError: TypeAlias = RateLimitExceededError | RateLimitUnavailableError
+
+
+def _problem_response(error: _DecidedError) -> Response | None:
+    if error.problem_details is None:
+        return None
+    return _ProblemResponse(
+        error.problem_details, status_code=error.status_code, headers=error.headers
+    )
+
+
+def own_response(error: _DecidedError, scope: Scope) -> Response | None:
+    """
+    Return the answer to *error* that is not left to the application; None if it is.
+
+    It has problem details, where the limiter is to give them and nobody else but
+    FastAPI, which has none, would be asked for an answer.
+    """
+    handlers, asked = _handlers_of(scope), _asked(type(error), error.status_code)
+    is_left = _is_left_to_fastapi(handlers, frozenset(asked[:-1]))
+    return _problem_response(error) if is_left and scope["type"] == "http" else None
+
+
+def _handlers_of(scope: Scope) -> dict[Any, Any]:
+    handlers: dict[Any, Any] = scope.get("app", _OF_FASTAPI).exception_handlers
+    return handlers
+
+
+def _is_left_to_fastapi(
+    handlers: Mapping[Any, Any], asked_first: frozenset[object]
+) -> bool:
+    """Tell whether FastAPI's own handler answers: no other is registered."""
+    return handlers.get(
+        StarletteHTTPException
+    ) is http_exception_handler and asked_first.isdisjoint(handlers)
 
 
 class Machinery(Protocol):
@@ -258,10 +308,9 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     The application's exception handlers decide how it looks. If only FastAPI's own
     would be asked, its response is sent without asking: the same bytes, much sooner.
     """
-    handlers: dict[Any, Any] = scope.get("app", _OF_FASTAPI).exception_handlers
-    if handlers.get(
-        StarletteHTTPException
-    ) is http_exception_handler and _ASKED_FIRST.isdisjoint(handlers):
+    handlers = _handlers_of(scope)
+    is_plain = not _has_problem_details(scope)
+    if is_plain and _is_left_to_fastapi(handlers, _ASKED_FIRST):
         await send({**_REFUSAL, "headers": _merged((), scope) + _BODY_HEADERS})
         await send({"type": "http.response.body", "body": _BODY})
         return
@@ -271,15 +320,29 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     if not iscoroutinefunction(handler):  # in a thread, or by Starlette's own
         await fail(error, scope, receive, telling)
         return
-    response = await handler(Request(scope, receive, send), error)
+    response = own_response(error, scope) or await handler(
+        Request(scope, receive, send), error
+    )
     await response(scope, receive, telling)
 
 
+def _has_problem_details(scope: Scope) -> bool:
+    recorded: _Recorded = scope.get(SCOPE_KEY)
+    if isinstance(recorded, tuple):
+        return recorded[0].machinery.renderer.problem_details
+    return outcome_of(scope).problem_details() is not None
+
+
 async def fail(
-    error: HTTPException, scope: Scope, receive: Receive, send: Send
+    error: _DecidedError, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Answer the request as the application answers one whose endpoint raises."""
-    await request_response(_raiser(error))(scope, receive, send)
+    """
+    Answer the request as the application answers one whose endpoint raises.
+
+    Where FastAPI would answer, and the limiter is to give problem details, they are.
+    """
+    response = own_response(error, scope) or request_response(_raiser(error))
+    await response(scope, receive, send)
 
 
 def _raiser(

@@ -19,6 +19,7 @@ from throttled_views import (
     Algorithm,
     Charge,
     ConfigurationError,
+    CostFunc,
     CurrentRateLimit,
     InvalidQuotaError,
     KeyFunc,
@@ -28,6 +29,7 @@ from throttled_views import (
     Limiter,
     MemoryStore,
     Quota,
+    QuotaFunc,
     RateLimitContext,
     RateLimitExceededError,
     RateLimitHeaderPolicy,
@@ -51,6 +53,7 @@ from throttled_views import (
     rate_limit_exceeded_handler,
     route,
 )
+from throttled_views import Exempt as NoLimit
 from throttled_views.testing import ManualClock, StoreContract
 
 # Values -------------------------------------------------------------------------
@@ -354,6 +357,109 @@ class FewerItems(Items):
     async def post(self, item: Item) -> Item:
         """Call super."""
         return assert_type(await super().post(item), Item)
+
+
+# What FastAPI solves -------------------------------------------------------------
+
+CurrentUser = Annotated[str, Depends(async_key)]
+
+
+async def by_user(user: CurrentUser) -> str | None:
+    """Name who is logged in."""
+    return user
+
+
+async def quota_of_plan(user: CurrentUser) -> Quota:
+    """Choose a quota."""
+    return Quota.per_minute(len(user))
+
+
+def any_quota(user: CurrentUser, request: Request) -> Quota | str | NoLimit:
+    """Choose a quota, its text, or none."""
+    return EXEMPT if user == "root" else "5/m"
+
+
+async def quota_in_text() -> str:
+    """Choose a quota by nothing."""
+    return "5/m"
+
+
+def cost_of_body(item: Item) -> int:
+    """Charge by the body."""
+    return len(item.name)
+
+
+async def cost_of_user(user: CurrentUser, *, page: int = 1) -> int:
+    """Charge by who asks, and for what."""
+    return page * len(user)
+
+
+all_kinds_of_quotas: list[QuotaFunc] = [quota_of_plan, any_quota, quota_in_text]
+all_kinds_of_costs: list[CostFunc] = [cost_of_body, cost_of_user]
+by_default = Limiter(quota_of_plan, key_func=by_user)
+late: Throttle = ["5/m", quota_of_plan, Limit(any_quota, cost=cost_of_user)]
+
+
+class Plans(ThrottledView):
+    """Who is logged in decides."""
+
+    path = "/plans"
+    throttle = quota_of_plan
+    key_func = by_user
+
+    async def get(self, user: CurrentUser) -> str:
+        """Be limited by the plan."""
+        return user
+
+    @limit("5/m", cost=cost_of_body)
+    async def post(self, item: Item) -> Item:
+        """Cost what the body says."""
+        return item
+
+    @limit(quota_of_plan, any_quota, key_func=by_user, cost=cost_of_user)
+    async def put(self, item: Item) -> Item:
+        """Have several."""
+        return item
+
+
+class MorePlans(Plans):
+    """Another function of the same type is an override."""
+
+    async def get(self, user: CurrentUser) -> str:
+        """Call super."""
+        return assert_type(await super().get(user), str)
+
+
+class AnyPlans(ThrottledView):
+    """A base that is to be overridden says so."""
+
+    throttle: Throttle | None = quota_of_plan
+    key_func: KeyFunc | None = by_user
+
+
+class StaticPlans(AnyPlans):
+    """Another kind of throttle and of key."""
+
+    throttle = "5/m"
+    key_func = client_ip
+
+
+@limiter.limit(quota_of_plan, key_func=by_user, cost=cost_of_body)
+async def plan(item: Item) -> Item:
+    """Be a function."""
+    return item
+
+
+assert_type(
+    limiter.dependency(quota_of_plan, key_func=by_user, cost=cost_of_body),
+    Callable[..., Awaitable[RateLimitContext]],
+)
+
+
+async def late_functions_keep_their_types(plans: Plans, user: str) -> None:
+    """A function in a class attribute is still the function; so is a handler."""
+    assert_type(await plans.get(user), str)
+    assert_type(await plan(Item(name=user)), Item)
 
 
 M = TypeVar("M", bound=BaseModel)

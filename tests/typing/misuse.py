@@ -28,6 +28,11 @@ def number(request: Request) -> int:
     return len(request.url.path)
 
 
+async def number_of(user: str) -> int:
+    """Return what can be neither a key nor a quota."""
+    return len(user)
+
+
 def sync() -> int:
     """Be a function that cannot be decorated."""
     return 0
@@ -83,6 +88,13 @@ class NumberKey(ThrottledView):
 
     throttle = "5/m"
     key_func = number  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+
+
+class LateNumber(ThrottledView):
+    """No quota is a number, whoever solves it."""
+
+    throttle = number_of  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    key_func = number_of  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
 class TextKey(ThrottledView):

@@ -24,7 +24,8 @@ from throttled_views import (
     header_key,
     path_key,
 )
-from throttled_views.keys import encoded_principal, reader_of, scope_reader_of
+from throttled_views._early import early_reader_of
+from throttled_views.keys import encoded_principal, scope_reader_of
 
 CLIENT = "192.0.2.1"
 BEHIND_A_PROXY = ClientIP(trusted_proxies=["192.0.2.0/24"])
@@ -42,7 +43,9 @@ def principal(key_func: KeyFunc, scope: Scope) -> str | None:
     """Return what a key function answers, however it is asked."""
 
     async def answer() -> str | None:
-        answered: Any = reader_of(key_func, "key")(scope)
+        read = early_reader_of(key_func)
+        assert read is not None
+        answered: Any = read(scope)
         if inspect.isawaitable(answered):
             answered = await answered
         told: str | None = answered

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -336,6 +336,15 @@ def test_other_peers_are_not_warned_about(
     assert [] == warnings_in(caplog)
 
 
+def remembered(holder: object, *names: str) -> dict[str, object]:
+    """Return what an object holds under a name, of what it holds under another."""
+    for name in names:
+        holder = getattr(holder, name)
+
+    assert isinstance(holder, dict)
+    return cast("dict[str, object]", holder)
+
+
 def test_private_peers_that_are_looked_at_are_bounded() -> None:
     """However many private peers come, the memory for them is bounded."""
     by_peer = ClientIP()
@@ -344,9 +353,7 @@ def test_private_peers_that_are_looked_at_are_bounded() -> None:
     keys = [by_peer.encoded_from_scope(scope_of(host)) for host in hosts]
 
     assert hosts == keys
-    watch: Any = vars(by_peer)["_warnings"]
-    looks: Any = vars(watch)["_looks"]
-    assert len(hosts) > len(looks)
+    assert len(hosts) > len(remembered(by_peer, "_warnings", "_looks"))
 
 
 # --- declarations ---------------------------------------------------------------------

@@ -20,6 +20,8 @@ ORDER = (
     "limits",
     "_addresses",
     "_fields",
+    "_early",
+    "_peers",
     "keys",
     "headers",
     "outcome",
@@ -42,7 +44,7 @@ ORDER = (
     "cli",
     "",
 )
-FIRST_WITH_FRAMEWORK = "keys"
+FIRST_WITH_FRAMEWORK = "_early"
 FRAMEWORKS = {"fastapi", "starlette"}
 
 
@@ -110,7 +112,7 @@ def test_imports_point_to_earlier_modules(source: Source) -> None:
 
 @pytest.mark.parametrize("source", WITHOUT_FRAMEWORK.values(), ids=WITHOUT_FRAMEWORK)
 def test_values_algorithms_and_stores_know_no_framework(source: Source) -> None:
-    """FastAPI and Starlette are imported from keys.py downwards only."""
+    """FastAPI and Starlette are imported by keys, and from there downwards, only."""
     tops = {module.partition(".")[0] for module, _, _ in imported(source)}
 
     assert set() == tops & FRAMEWORKS

@@ -30,13 +30,13 @@ from throttled_views._binding import (
     origin_of,
     where,
 )
-from throttled_views.errors import ConfigurationError, ViewDefinitionError
-from throttled_views.keys import (
+from throttled_views._early import (
     called,
     early_parameter,
     early_reader_of,
     parameters_of,
 )
+from throttled_views.errors import ConfigurationError, ViewDefinitionError
 from throttled_views.limits import Limit
 
 __all__ = ["check_connection", "check_function", "check_functions", "solvable"]

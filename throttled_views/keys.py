@@ -12,9 +12,8 @@ are, so that what a client writes into a header is never taken for an address.
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple, TypeAlias, TypeGuard, cast
@@ -30,12 +29,19 @@ from throttled_views._addresses import (
     networks_of,
     node_of,
 )
+from throttled_views._early import (
+    Reader,
+    called,
+    early_parameter,
+    early_reader_of,
+)
 from throttled_views._fields import (
     FORWARDED,
     X_FORWARDED_FOR,
     is_field_name,
     nodes_of,
 )
+from throttled_views._peers import Warnings, host_of, lines_of
 from throttled_views.errors import ConfigurationError, InvalidKeyError
 from throttled_views.limits import KeyFunc
 
@@ -51,15 +57,11 @@ __all__ = [
     "path_key",
 ]
 
-_logger = logging.getLogger("throttled_views")
-
 _LONGEST_PRINCIPAL = 64  # bytes of UTF-8
 _HOSTS_KNOWN = 4096
 _DIGEST_BYTES = 16  # 128 bits
 _DIGEST_MARK = "#"  # never left as it is by percent-encoding, so no text imitates it
 _IPV6_BITS = 128
-_LOOKS_AT_A_PEER = 100
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class KeyParts(NamedTuple):
@@ -166,7 +168,7 @@ class ClientIP:
         self.header = header
         self.ipv6_prefix = ipv6_prefix
         self._known: dict[str, str] = {}
-        self._warnings = _Warnings()
+        self._warnings = Warnings()
 
     def __repr__(self) -> str:
         """Return the call that makes this key function."""
@@ -195,7 +197,7 @@ class ClientIP:
     def _met(self, scope: Scope) -> str:
         principal, is_by_peer_alone = self._principal(scope)
         encoded = encoded_principal(principal)
-        host = _host_of(scope)
+        host = host_of(scope)
         if host and is_by_peer_alone and len(host) <= _LONGEST_PRINCIPAL:
             if len(self._known) >= _HOSTS_KNOWN:
                 self._known.clear()
@@ -204,7 +206,7 @@ class ClientIP:
 
     def _principal(self, scope: Scope) -> tuple[str, bool]:
         """Return the principal, and whether its peer has the same in all requests."""
-        host = _host_of(scope)
+        host = host_of(scope)
         if not host:
             self._warnings.about_a_peer_without_address()
             return "unknown", True
@@ -222,7 +224,7 @@ class ClientIP:
     def _behind(self, proxy: Address, scope: Scope) -> Address:
         """Return the first hop before *proxy* that is no proxy, or the last known."""
         client = proxy
-        for node in nodes_of(self.header, _lines_of(scope, self.header)):
+        for node in nodes_of(self.header, lines_of(scope, self.header)):
             hop = node_of(node)
             if hop is None:
                 break
@@ -230,61 +232,6 @@ class ClientIP:
             if not self._trusts(hop):
                 break
         return client
-
-
-def _host_of(scope: Scope) -> str:
-    client = scope.get("client")
-    return (client and client[0]) or ""
-
-
-def _lines_of(scope: Scope, field: str) -> list[str]:
-    name = field.lower().encode()
-    lines: list[tuple[bytes, bytes]] = scope.get("headers") or []
-    return [value.decode("latin-1") for each, value in lines if each == name]
-
-
-class _Warnings:
-    """What one `ClientIP` warns about, once each."""
-
-    def __init__(self) -> None:
-        self._is_without_address_told = False
-        self._is_forwarding_told = False
-        self._looks: dict[str, int] = {}
-
-    def about_a_peer_without_address(self) -> None:
-        """Warn that all clients are one, as far as the server tells."""
-        if not self._is_without_address_told:
-            self._is_without_address_told = True
-            _logger.warning(
-                "The server gives no peer address (a Unix socket?), so all clients "
-                "share the key 'unknown'. Choose another key_func"
-            )
-
-    def looked_at(self, host: str, peer: Address, scope: Scope) -> bool:
-        """
-        Warn if *peer*, which is no trusted proxy, seems to be one all the same.
-
-        Returns:
-            Whether to look at it no more: it is a client of the internet, it is known
-            not to be alone, or it has forwarded nothing in many requests.
-        """
-        if self._is_forwarding_told or peer.is_global:
-            return True
-        for field in (X_FORWARDED_FOR, FORWARDED):
-            if _lines_of(scope, field):
-                self._is_forwarding_told = True
-                _logger.warning(
-                    "A peer in a private network sends %s, and is no trusted proxy, so "
-                    "all clients behind it share its key. If it is a proxy of yours, "
-                    "write ClientIP(trusted_proxies=[…], header=%r)",
-                    field,
-                    field,
-                )
-                return True
-        if len(self._looks) >= _HOSTS_KNOWN:
-            self._looks.clear()
-        looks = self._looks[host] = self._looks.get(host, 0) + 1
-        return looks >= _LOOKS_AT_A_PEER
 
 
 client_ip = ClientIP()
@@ -415,7 +362,7 @@ class _FirstOf:
         principals = (read(scope) for _, _, read in self._steps)
         return encoded_principal(next(cast("Iterator[str]", filter(None, principals))))
 
-    def _step(self, member: KeyFunc, position: int) -> tuple[KeyFunc, str, _Reader]:
+    def _step(self, member: KeyFunc, position: int) -> tuple[KeyFunc, str, Reader]:
         """Return *member*, the mark of its kind, and what reads its principal."""
         if isinstance(member, _Path) and position < len(self.members):
             return member, "", member.found_in
@@ -521,9 +468,6 @@ def _without_fallback(members: Sequence[KeyFunc]) -> Sequence[KeyFunc]:
     return members[:-1] if has_one else members
 
 
-# --- functions of the request ---------------------------------------------------------
-
-
 def scope_reader_of(key_func: object) -> Callable[[Scope], str] | None:
     """
     Return what reads an encoded principal straight from a scope.
@@ -536,101 +480,6 @@ def scope_reader_of(key_func: object) -> Callable[[Scope], str] | None:
     if not _is_own(key_func) or isinstance(key_func, _Header):
         return None
     return key_func.encoded_from_scope
-
-
-def early_parameter(
-    function: Callable[..., object],
-) -> Callable[[Scope], HTTPConnection] | None:
-    """
-    Return what makes of a scope the one argument that *function* wants.
-
-    That is `Request` or `HTTPConnection`, as the one parameter is annotated; a lambda,
-    which cannot be annotated, gets what fits. None if *function* wants anything else,
-    so that it cannot be called before something is read.
-    """
-    parameters = parameters_of(function) or ()
-    if len(parameters) != 1 or parameters[0].kind in _VARIADIC:
-        return None
-    wanted = parameters[0].annotation
-    if wanted is inspect.Parameter.empty:
-        is_lambda = getattr(function, "__name__", "") == "<lambda>"
-        return _what_fits if is_lambda else None
-    if isinstance(wanted, str):  # a name that exists for type checkers only
-        name = wanted.rpartition(".")[2]
-        return {"Request": Request, "HTTPConnection": HTTPConnection}.get(name)
-    return wanted if wanted in (Request, HTTPConnection) else None
-
-
-def _what_fits(scope: Scope) -> HTTPConnection:
-    return (Request if scope["type"] == "http" else HTTPConnection)(scope)
-
-
-def parameters_of(function: Callable[..., object]) -> list[inspect.Parameter] | None:
-    """
-    Return the parameters of *function*, None if it does not tell.
-
-    What a partial gives by keyword is none of them: nobody else is to give that.
-    """
-    try:
-        signature = inspect.signature(function, eval_str=True)
-    except NameError:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # no function, or one of C
-        return None
-    given = function.keywords if isinstance(function, partial) else {}
-    return [each for each in signature.parameters.values() if each.name not in given]
-
-
-_Reader: TypeAlias = Callable[[Scope], object | Awaitable[object]]
-"""A function of the request, made a function of its scope."""
-
-
-def early_reader_of(function: Callable[..., object]) -> _Reader | None:
-    """
-    Return *function*, which takes the connection or nothing, as one of the scope.
-
-    None if it wants anything else, so that it cannot be called before something of the
-    request is read.
-    """
-    parameters = parameters_of(function)
-    if parameters is None:
-        return None
-    if not parameters:
-        return lambda _scope: function()
-    wanted = early_parameter(function)
-    if wanted is None:
-        return None
-    name = parameters[0].name
-    if parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        return lambda scope: function(**{name: wanted(scope)})
-    return lambda scope: function(wanted(scope))
-
-
-def reader_of(function: Callable[..., object], role: str) -> _Reader:
-    """
-    Return *function* as a function of the scope.
-
-    Args:
-        function: A key, quota or cost function.
-        role: What it is, for the error.
-
-    Raises:
-        ConfigurationError: It wants more than the connection.
-    """
-    reader = early_reader_of(function)
-    if reader is None:
-        name = getattr(function, "__name__", role).replace("<lambda>", role)
-        msg = (
-            f"The {role} function {called(function)} does not take just the "
-            f"connection. Write 'def {name}(request: Request)'"
-        )
-        raise ConfigurationError(msg)
-    return reader
-
-
-def called(function: object) -> str:
-    """Return what *function* is called in messages."""
-    return getattr(function, "__qualname__", None) or repr(function)
 
 
 def checked_principal(principal: object, source: object) -> str:

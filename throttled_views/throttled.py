@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeAlias, cast
 
 from starlette.types import Scope
 
+from throttled_views._early import called, early_reader_of
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.kernels import counts_apart, kernel_of
 from throttled_views.errors import (
@@ -22,10 +23,8 @@ from throttled_views.errors import (
 )
 from throttled_views.keys import (
     KeyParts,
-    called,
     checked_principal,
     compose_key,
-    early_reader_of,
     encoded,
     encoded_principal,
     everyone,

@@ -15,12 +15,15 @@ from starlette.requests import HTTPConnection
 
 from throttled_views import (
     EXEMPT,
+    EXPOSED_HEADERS,
     LEGACY_HEADERS,
     Algorithm,
     Charge,
+    ClientIP,
     ConfigurationError,
     CostFunc,
     CurrentRateLimit,
+    IETFHeaders,
     InvalidQuotaError,
     KeyFunc,
     KeyParts,
@@ -48,8 +51,11 @@ from throttled_views import (
     compose_key,
     everyone,
     exempt,
+    first_of,
     get_remote_address,
+    header_key,
     limit,
+    path_key,
     rate_limit_exceeded_handler,
     route,
 )
@@ -130,6 +136,11 @@ all_kinds_of_keys: list[KeyFunc] = [
     client_ip,
     get_remote_address,
     everyone,
+    ClientIP(trusted_proxies=["10.0.0.0/8"], header="Forwarded", ipv6_prefix=56),
+    header_key("X-API-Key"),
+    header_key("X-API-Key", otherwise=None),
+    path_key("tenant_id"),
+    first_of(path_key("tenant_id"), async_key, client_ip),
     *lambdas,
 ]
 
@@ -175,7 +186,10 @@ async def limits_by_hand(limiter: Limiter) -> None:
 limiter = Limiter("100/m", store=MemoryStore(), using=Algorithm.GCRA, key_func=sync_key)
 Limiter(headers=LEGACY_HEADERS, enabled=False, prefix="shop")
 Limiter(headers=RateLimitHeaderPolicy(limit="X-Limit"))
+Limiter(headers=IETFHeaders(), problem_details=True)
 Limiter(headers=None)
+assert_type(EXPOSED_HEADERS, tuple[str, ...])
+assert_type(LEGACY_HEADERS.names, tuple[str, ...])
 Limiter("5/m", using=Algorithm.FIXED_WINDOW, on_store_error="deny")
 Limiter(on_store_error="local")
 Limiter(on_store_error="allow")

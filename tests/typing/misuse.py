@@ -9,6 +9,7 @@ from fastapi import Request
 
 from throttled_views import (
     EXEMPT,
+    ClientIP,
     Limit,
     Limiter,
     Quota,
@@ -16,6 +17,7 @@ from throttled_views import (
     ThrottledRouter,
     ThrottledView,
     exempt,
+    first_of,
     limit,
     route,
 )
@@ -123,6 +125,8 @@ class Misspelt(ThrottledView):
 limiter.limit("5/m")(sync)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
 limiter.limit(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 limiter.limit("5/m", key_func=number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+ClientIP(header="X-Real-IP")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+first_of(number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 limiter.limit("5/m", kost=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 limiter.exempt(5)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
 

@@ -17,7 +17,7 @@ from starlette.types import Scope
 
 from throttled_views._endpoints import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
-from throttled_views.headers import RateLimitContext, merged
+from throttled_views.headers import merged
 from throttled_views.outcome import (
     RateLimitExceededError,
     RateLimitUnavailableError,
@@ -77,12 +77,11 @@ async def decide(plans: Sequence[Plan], scope: Scope, answers: Answers) -> None:
         RateLimitUnavailableError: The store is unavailable, and the policy is to deny.
         WebSocketException: Either, and the server cannot say so with a response.
     """
-    outcome = outcome_of(scope)
     cannot_deny = scope["type"] == "websocket" and _DENIAL not in (
         scope.get("extensions") or ()
     )
     try:
-        is_refused = await decide_all(plans, scope, outcome.charged_late, answers)
+        is_refused = await decide_all(plans, scope, answers, late=True)
     except RateLimitUnavailableError as error:
         if cannot_deny:
             raise WebSocketException(_TRY_AGAIN_LATER, error.detail) from error
@@ -102,10 +101,16 @@ def write(response: Response, scope: Scope) -> None:
     """
     if _is_written_by_route(scope):
         return
-    outcome = outcome_of(scope)
-    for name, value in RateLimitContext(outcome).headers.items():
-        if response.headers.get(name) == outcome.written.get(name):
-            response.headers[name] = outcome.written[name] = value
+    outcome, raw = outcome_of(scope), response.raw_headers
+    present = dict(raw)
+    for name, value in outcome.raw_headers():
+        if name not in present:
+            raw.append((name, value))
+        elif present[name] == outcome.written.get(name):
+            raw[raw.index((name, present[name]))] = (name, value)
+        else:
+            continue
+        outcome.written[name] = value
 
 
 def _is_written_by_route(scope: Scope) -> bool:

@@ -19,7 +19,7 @@ from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
 from throttled_views.errors import ConfigurationError, NoRateLimitError
 from throttled_views.quotas import Quota
-from throttled_views.results import Decision, RateLimitResult, Receipt, urgency
+from throttled_views.results import Decision, RateLimitResult, urgency
 from throttled_views.stores.base import Store
 from throttled_views.stores.deciding import Taken
 
@@ -341,8 +341,8 @@ class Outcome:
         self.endpoint = endpoint
         self.answers: list[Answer] = []
         self.decided: list[object] = []
-        self.charged_late: list[tuple[Store, Sequence[Receipt]]] = []
-        self.written: dict[str, str] = {}
+        self.charged_late: list[tuple[Store, Answer]] = []
+        self.written: dict[bytes, bytes] = {}
         self._rendered: tuple[int, RawHeaders] = 0, []
 
     def governing(self) -> Answer:
@@ -353,6 +353,8 @@ class Outcome:
 
     def told_of_all(self) -> list[Told]:
         """Return what a client may be told, each limit under a name of its own."""
+        if len(self.answers) == 1:
+            return [self.answers[0].told]
         told_of_all: list[Told] = []
         seen: dict[str, int] = {}
         for each in (answer.told for answer in self.answers):

@@ -197,19 +197,39 @@ class Machinery(Protocol):
     """Whether anything is limited at all."""
 
 
-class Quick:
+class Builder:
     """
-    Decides with nothing built that nobody asks for, and builds that when they do.
+    Builds of a decision what is asked for, when it is asked for.
 
     Attributes:
         machinery: What it uses of its limiter.
-        take: Decides, and charges. What it returns is to be awaited if a store has to
-            be waited for; None means that the store is down.
         outcome: Makes the outcome of a decision, for the scope of an `id`.
         merged: Merges header fields with those of that outcome, without making it.
     """
 
-    __slots__ = ("machinery", "merged", "outcome", "take")
+    __slots__ = ("machinery", "merged", "outcome")
+
+    def __init__(
+        self,
+        machinery: Machinery,
+        outcome: Callable[[Taken, int], Outcome],
+        merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
+    ) -> None:
+        self.machinery = machinery
+        self.outcome = outcome
+        self.merged = merged
+
+
+class Quick(Builder):
+    """
+    Decides with nothing built that nobody asks for.
+
+    Attributes:
+        take: Decides, and charges. What it returns is to be awaited if a store has to
+            be waited for; None means that the store is down.
+    """
+
+    __slots__ = ("take",)
 
     def __init__(
         self,
@@ -218,13 +238,11 @@ class Quick:
         outcome: Callable[[Taken, int], Outcome],
         merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
     ) -> None:
-        self.machinery = machinery
+        super().__init__(machinery, outcome, merged)
         self.take = take
-        self.outcome = outcome
-        self.merged = merged
 
 
-_Recorded: TypeAlias = Outcome | tuple[Quick, Taken, int, object] | None
+_Recorded: TypeAlias = Outcome | tuple[Builder, Taken, int, object] | None
 """What a scope holds: an outcome, or all that it takes to make one."""
 
 
@@ -248,8 +266,8 @@ def outcome_of(scope: Scope) -> Outcome:
     """
     recorded: _Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
-        quick, taken, scope_id, endpoint = recorded
-        recorded = quick.outcome(taken, scope_id)
+        builder, taken, scope_id, endpoint = recorded
+        recorded = builder.outcome(taken, scope_id)
         recorded.endpoint = endpoint
     endpoint = scope.get("endpoint")
     if recorded is None or (

@@ -403,12 +403,20 @@ class ThrottledRoute(APIRoute):
         *_, serve = self._path
         await serve(scope, receive, partial(send_with_headers, send, scope))
 
-    async def _decide_and_handle(
+    def _decide_and_handle(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> Coroutine[Any, Any, None]:
+        begin(scope)
+        if self.plans:
+            return self._decide_all_and_handle(scope, receive, send)
+        *_, serve = self._path
+        return serve(scope, receive, partial(send_with_headers, send, scope))
+
+    async def _decide_all_and_handle(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        begin(scope)
         try:
-            is_refused = await decide_all(self.plans, scope, [])
+            is_refused = await decide_all(self.plans, scope)
         except RateLimitUnavailableError as error:
             await fail(error, scope, receive, send)
             return

@@ -144,6 +144,14 @@ class Rule:
         """Return the key that *principal* is charged under."""
         return f"{self.head}{encoded_principal(principal)}{self.tail}"
 
+    async def principal(self, scope: Scope, answers: Answers) -> str | None:
+        """Return who is charged; see `charge`."""
+        assert self._read_principal is not None  # noqa: S101 - for type checkers
+        principal = await _settled(self._read_principal(scope, answers))
+        if principal is None:
+            return None
+        return checked_principal(principal, self.key_func)
+
     async def charge(
         self, scope: Scope, answers: Answers = NO_ANSWERS
     ) -> Charge | None:
@@ -161,11 +169,10 @@ class Rule:
             InvalidAnswerError: Another function returned what it cannot answer.
             ConfigurationError: A function was to be solved, and nobody did.
         """
-        assert self._read_principal is not None  # noqa: S101 - for type checkers
-        principal = await _settled(self._read_principal(scope, answers))
+        principal = await self.principal(scope, answers)
         if principal is None:
             return None
-        key = self.key(checked_principal(principal, self.key_func))
+        key = self.key(principal)
         quota: Any = self.limit.quota
         if self._read_quota is not None:
             quota = await _settled(self._read_quota(scope, answers))
@@ -178,20 +185,19 @@ class Rule:
             cost = _told_cost(told, self.limit.cost)
         return Charge(key, quota, self.using, cost, self.limit.on_store_error)
 
+    def charge_to(self, key: str) -> Charge:
+        """Return what *key* is charged, by the numbers that are known beforehand."""
+        quota, cost = self.limit.quota, self.limit.cost
+        assert isinstance(quota, Quota)  # noqa: S101 - for type checkers
+        assert isinstance(cost, int)  # noqa: S101
+        return Charge(key, quota, self.using, cost, self.limit.on_store_error)
+
     def result(self, key: str, decision: Decision) -> RateLimitResult:
         """Return *decision*, which this rule got for *key*, as users see it."""
-        assert isinstance(self.limit.quota, Quota)  # noqa: S101 - for type checkers
-        assert isinstance(self.limit.cost, int)  # noqa: S101
         if decision.limited:
             return result_of(decision, self.name)
-        charge = Charge(
-            key,
-            self.limit.quota,
-            self.using,
-            self.limit.cost,
-            self.limit.on_store_error,
-        )
-        return result_of(decision, self.name, (Receipt(charge, decision.at_us),))
+        receipt = Receipt(self.charge_to(key), decision.at_us)
+        return result_of(decision, self.name, (receipt,))
 
 
 def _reader_of(function: object) -> _Reader | None:

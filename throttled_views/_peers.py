@@ -57,6 +57,9 @@ class Warnings:
         """
         if self._is_forwarding_told or peer.is_global:
             return True
+        looks = self._looks.get(host, 0)
+        if looks == _LOOKS_AT_A_PEER:
+            return True
         for field in (X_FORWARDED_FOR, FORWARDED):
             if lines_of(scope, field):
                 self._is_forwarding_told = True
@@ -70,5 +73,5 @@ class Warnings:
                 return True
         if len(self._looks) >= _MOST_PEERS:
             self._looks.clear()
-        looks = self._looks[host] = self._looks.get(host, 0) + 1
-        return looks >= _LOOKS_AT_A_PEER
+        self._looks[host] = looks + 1
+        return False

@@ -17,6 +17,7 @@ from throttled_views import (
     EXPOSED_HEADERS,
     LEGACY_HEADERS,
     Algorithm,
+    ConfigurationError,
     IETFHeaders,
     Limit,
     Limiter,
@@ -238,6 +239,33 @@ async def test_limits_of_one_name_are_told_apart() -> None:
         name for name, _ in parsed(answer.headers["RateLimit-Policy"])
     ]
     assert {1, 2} == {left["r"] for _, left in parsed(answer.headers["RateLimit"])}
+
+
+# --- scenarios from public bug reports ------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["default", "per-user", "a b", 'a "b"', "a\\b"])
+async def test_case_104_the_syntax_is_that_of_one_draft(name: str) -> None:
+    """Lists of strings with whole numbers, whatever the limit is called."""
+    limits = [Limit("100/m", name=name), Limit("7/1500ms", name="short")]
+    router = ThrottledRouter(limiter_of(limits))
+    router.add_api_route("/", hello)
+
+    (answer,) = await answers(app_of(router), "GET /")
+
+    assert [(name, {"q": 100, "w": 60}), ("short", {"q": 7, "w": 2})] == parsed(
+        answer.headers["RateLimit-Policy"]
+    )
+    assert [(name, {"r": 99, "t": 1}), ("short", {"r": 6, "t": 1})] == parsed(
+        answer.headers["RateLimit"]
+    )
+
+
+@pytest.mark.parametrize("name", ["naïve", "例", "a\nb", ""])
+def test_case_104_a_name_that_could_not_be_told_is_refused(name: str) -> None:
+    """It fails where it is declared."""
+    with pytest.raises(ConfigurationError, match="is not printable ASCII"):
+        Limit("100/m", name=name)
 
 
 # --- names ----------------------------------------------------------------------------

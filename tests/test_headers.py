@@ -204,14 +204,14 @@ def test_without_a_policy_only_a_refusal_says_something() -> None:
 def outcome_of(*decisions: Decision, renderer: HeaderRenderer = PLAIN) -> Outcome:
     """Return the outcome of *decisions*, named by their limit."""
     outcome = Outcome()
-    outcome.answers += [
+    outcome.answers.extend(
         Answer(
             told(decision),
             renderer,
             partial(result_of, decision, f"limit {decision.limit}"),
         )
         for decision in decisions
-    ]
+    )
     return outcome
 
 

@@ -22,7 +22,7 @@ from throttled_views.outcome import (
     RateLimitExceededError,
     RateLimitUnavailableError,
     context_of,
-    outcome_of,
+    fields_of,
     own_response,
 )
 from throttled_views.throttled import Answers
@@ -30,6 +30,7 @@ from throttled_views.throttled import Answers
 __all__ = ["decide", "guard_of", "write"]
 
 _DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
+_WRITTEN = "throttled_views.written"
 _POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
 _TRY_AGAIN_LATER = 1013  # of the registry of close codes, for a server in trouble
 
@@ -101,16 +102,14 @@ def write(response: Response, scope: Scope) -> None:
     """
     if _is_written_by_route(scope):
         return
-    outcome, raw = outcome_of(scope), response.raw_headers
-    present = dict(raw)
-    for name, value in outcome.raw_headers():
+    raw, ours = response.raw_headers, fields_of(scope)
+    present, written = dict(raw), scope.get(_WRITTEN, {})
+    for name, value in ours:
         if name not in present:
             raw.append((name, value))
-        elif present[name] == outcome.written.get(name):
+        elif present[name] == written.get(name):
             raw[raw.index((name, present[name]))] = (name, value)
-        else:
-            continue
-        outcome.written[name] = value
+    scope[_WRITTEN] = dict(ours)
 
 
 def _is_written_by_route(scope: Scope) -> bool:
@@ -120,7 +119,7 @@ def _is_written_by_route(scope: Scope) -> bool:
 
 def _told_by_response(response: Response, scope: Scope) -> Response:
     """Return *response* with the fields of the outcome; it is not changed itself."""
-    fields = outcome_of(scope).raw_headers()
+    fields = fields_of(scope)
     if not fields or _is_written_by_route(scope):
         return response
     told = copy.copy(response)

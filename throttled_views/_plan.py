@@ -16,11 +16,9 @@ from starlette.types import Scope
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.errors import StoreUnavailableError
-from throttled_views.headers import Answer, Outcome, Told
+from throttled_views.headers import Answer, Builder, Outcome, Told
 from throttled_views.keys import encoded_principal, scope_reader_of
 from throttled_views.outcome import (
-    SCOPE_KEY,
-    Builder,
     Machinery,
     Quick,
     RateLimitUnavailableError,
@@ -43,31 +41,25 @@ class Plan:
 
     Attributes:
         rules: The limits.
-        single: Decides as `decide` does, at less cost. None where that is not
-            possible: it takes one limit, whose numbers are known beforehand, and a
-            store of ours.
-        quick: Does so without waiting for the key: it takes one that the scope gives.
+        quick: Decides as `decide` does, at less cost. None where that is not
+            possible: it takes one limit, whose numbers are known beforehand, a store
+            of ours, and a key that the scope gives.
     """
 
-    __slots__ = ("_machinery", "quick", "rules", "single")
+    __slots__ = ("_machinery", "_single", "quick", "rules")
 
     def __init__(self, machinery: Machinery, rules: Sequence[Rule]) -> None:
         self._machinery = machinery
         self.rules = rules
-        self.single = self._single()
-        self.quick = None if self.single is None else self.single.quick()
-
-    @property
-    def store(self) -> Store:
-        """Where its counts live."""
-        return self._machinery.failover
+        self._single = self._one()
+        self.quick = None if self._single is None else self._single.quick()
 
     def early(self) -> Plan:
         """Return a plan of what can be decided before anything is read."""
         early = [rule for rule in self.rules if not rule.is_late]
         return Plan(self._machinery, [rule for rule in early if not rule.is_for_all])
 
-    async def decide(self, scope: Scope, answers: Answers) -> bool:
+    async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
         """
         Charge the request, once; tell whether it is refused.
 
@@ -76,17 +68,19 @@ class Plan:
         """
         if not self._machinery.enabled:
             return False
-        outcome, store = outcome_of(scope), self._machinery.store
+        if self._single is not None:
+            return await self._single.decide(scope, answers, outcome)
+        store = self._machinery.store
         undecided = [rule for rule in self.rules if rule not in outcome.decided]
         charged: list[tuple[Rule, Charge]] = []
         for rule in undecided:
             charge = await rule.charge(scope, answers)
             if charge is not None and (store, charge.key) not in outcome.decided:
                 charged.append((rule, charge))
-        outcome.decided += undecided
+        outcome.decided.extend(undecided)
         return await _acquired(self._machinery, charged, outcome)
 
-    def _single(self) -> _Single | None:
+    def _one(self) -> _Single | None:
         store = quick_store(self._machinery.store)
         if len(self.rules) != 1 or store is None:
             return None
@@ -104,12 +98,10 @@ class _Single:
     """
 
     __slots__ = (
+        "_builder",
         "_cost",
-        "_early",
         "_kernel",
-        "_late",
         "_machinery",
-        "_merged",
         "_rule",
         "_store",
         "_take",
@@ -129,44 +121,32 @@ class _Single:
         self._kernel = kernel
         self._cost = cost
         self._take = self._taker(encoded_principal)
-        self._merged = machinery.renderer.merger(kernel, cost, self._told)
-        self._early = Builder(machinery, self._outcome, self._merged)
-        self._late = Builder(machinery, self._late_outcome, self._merged)
+        merged = machinery.renderer.merger(kernel, cost, self._told)
+        self._builder = Builder(machinery.renderer, self._add_to, merged)
 
     def quick(self) -> Quick | None:
         """Return what decides by the scope alone, None if the key is not in it."""
         principal_of = scope_reader_of(self._rule.key_func)
         if principal_of is None:
             return None
-        take = self._taker(principal_of)
-        return Quick(self._machinery, take, self._outcome, self._merged)
+        return Quick(self._machinery, self._taker(principal_of), self._builder)
 
-    async def decide(self, scope: Scope, answers: Answers, *, late: bool) -> bool:
-        """
-        Charge a request for which nothing was decided before, as `Plan.decide` does.
-
-        Args:
-            scope: The request.
-            answers: Those of the functions that FastAPI solved.
-            late: Whether this is right before the handler.
-        """
-        if not self._machinery.enabled:
+    async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
+        """Charge the request, once; see `Plan.decide`."""
+        rule, store = self._rule, self._machinery.store
+        if rule in outcome.decided:
             return False
-        principal = await self._rule.principal(scope, answers)
-        taken = None if principal is None else await self._taken(principal)
+        principal = await rule.principal(scope, answers)
+        if principal is None or (store, rule.key(principal)) in outcome.decided:
+            outcome.decided.append(rule)
+            return False
+        taken = await self._taken(principal)
         if taken is not None:
-            builder = self._late if late else self._early
-            scope[SCOPE_KEY] = builder, taken, id(scope), scope.get("endpoint")
+            outcome.add(self._builder, taken)
             return taken[0]
-        outcome = outcome_of(scope)
-        outcome.decided.append(self._rule)
-        if principal is None:
-            return False
-        charge = self._rule.charge_to(self._rule.key(principal))
-        is_refused = await _acquired(self._machinery, [(self._rule, charge)], outcome)
-        if late:
-            outcome.charged_late += self._charged(outcome)
-        return is_refused
+        outcome.decided.append(rule)
+        charge = rule.charge_to(rule.key(principal))
+        return await _acquired(self._machinery, [(rule, charge)], outcome)
 
     async def _taken(self, principal: str) -> Taken | None:
         """Return what the store decides, None if it is down."""
@@ -195,22 +175,14 @@ class _Single:
         quota = cast("Quota", self._rule.limit.quota)  # since there is a kernel for it
         return Told(told(taken, self._kernel, self._cost), self._rule.name, quota)
 
-    def _outcome(self, taken: Taken, scope_id: int) -> Outcome:
+    def _add_to(self, outcome: Outcome, taken: Taken) -> None:
         *_, key = taken
         told_of_it = self._told(taken)
         result = partial(self._rule.result, key, told_of_it.decision)
-        outcome = Outcome(scope_id)
-        outcome.answers.append(Answer(told_of_it, self._machinery.renderer, result))
-        outcome.decided += [self._rule, (self._machinery.store, key)]
-        return outcome
-
-    def _late_outcome(self, taken: Taken, scope_id: int) -> Outcome:
-        outcome = self._outcome(taken, scope_id)
-        outcome.charged_late += self._charged(outcome)
-        return outcome
-
-    def _charged(self, outcome: Outcome) -> list[tuple[Store, Answer]]:
-        return [(self._machinery.failover, answer) for answer in outcome.answers]
+        answer = Answer(told_of_it, self._machinery.renderer, result)
+        outcome.answers.append(answer)
+        outcome.charged.append((self._machinery.failover, answer))
+        outcome.decided.extend((self._rule, (self._machinery.store, key)))
 
 
 async def _acquired(
@@ -219,7 +191,7 @@ async def _acquired(
     """Charge all of *charged*, or none; tell whether the request is refused."""
     if not charged:
         return False
-    outcome.decided += [(machinery.store, charge.key) for _, charge in charged]
+    outcome.decided.extend((machinery.store, charge.key) for _, charge in charged)
     try:
         results = await machinery.failover.acquire([charge for _, charge in charged])
     except StoreUnavailableError as error:
@@ -228,7 +200,9 @@ async def _acquired(
     for result, (rule, charge) in zip(results, charged, strict=True):
         named = partial(replace, result, name=rule.name)
         seen = Told(decision_of(result), rule.name, charge.quota)
-        outcome.answers.append(Answer(seen, machinery.renderer, named))
+        answer = Answer(seen, machinery.renderer, named)
+        outcome.answers.append(answer)
+        outcome.charged.append((machinery.failover, answer))
     return any(result.limited for result in results)
 
 
@@ -269,21 +243,16 @@ async def decide_all(
         answers: Those of the functions that FastAPI solved.
         late: Whether this is right before the handler.
     """
-    if len(plans) == 1 and plans[0].single is not None and SCOPE_KEY not in scope:
-        return await plans[0].single.decide(scope, answers, late=late)
     outcome = outcome_of(scope)
-    charged: list[tuple[Store, Answer]] = outcome.charged_late if late else []
-    for plan in plans:
-        known = len(outcome.answers)
-        try:
-            limited = await plan.decide(scope, answers)
-        except RateLimitUnavailableError:
-            await _give_back(charged)
-            raise
-        charged.extend((plan.store, answer) for answer in outcome.answers[known:])
-        if limited:
-            await _give_back(charged)
-            return True
+    outcome.enter(late=late)
+    try:
+        for plan in plans:
+            if await plan.decide(scope, answers, outcome):
+                await _give_back(outcome.charged)
+                return True
+    except RateLimitUnavailableError:
+        await _give_back(outcome.charged)
+        raise
     return False
 
 

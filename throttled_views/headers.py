@@ -313,37 +313,103 @@ class Answer:
         return self._result
 
 
+class Builder:
+    """
+    Builds of a decision what is asked for, when it is asked for.
+
+    Attributes:
+        renderer: How it is shown.
+        add_to: Adds a decision to an outcome.
+        merged: Merges header fields with those of an outcome of that decision alone.
+    """
+
+    __slots__ = ("add_to", "merged", "renderer")
+
+    def __init__(
+        self,
+        renderer: HeaderRenderer,
+        add_to: Callable[[Outcome, Taken], None],
+        merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
+    ) -> None:
+        self.renderer = renderer
+        self.add_to = add_to
+        self.merged = merged
+
+
 class Outcome:
     """
     All that was decided for a request; one object per request.
 
-    Attributes:
+    Args:
         scope_id: The `id` of the scope it is of.
         endpoint: What serves that scope.
-        answers: What each limit that applied answered, in the order of decision.
-        decided: What must not be decided, or charged, for this request again.
-        charged_late: What was charged right before the handler, and where.
-        written: Fields that were put onto the response that FastAPI will merge.
     """
 
     __slots__ = (
+        "_answers",
+        "_charged",
+        "_decided",
+        "_is_late",
+        "_pending",
         "_rendered",
-        "answers",
-        "charged_late",
-        "decided",
         "endpoint",
         "scope_id",
-        "written",
     )
 
     def __init__(self, scope_id: int = 0, endpoint: object = None) -> None:
         self.scope_id = scope_id
         self.endpoint = endpoint
-        self.answers: list[Answer] = []
-        self.decided: list[object] = []
-        self.charged_late: list[tuple[Store, Answer]] = []
-        self.written: dict[bytes, bytes] = {}
+        self._answers: list[Answer] = []
+        self._charged: list[tuple[Store, Answer]] = []
+        self._decided: list[object] = []
+        self._is_late = False
+        self._pending: tuple[Builder, Taken] | None = None
         self._rendered: tuple[int, RawHeaders] = 0, []
+
+    @property
+    def answers(self) -> list[Answer]:
+        """What each limit that applied answered, in the order of decision."""
+        self._settle()
+        return self._answers
+
+    @property
+    def decided(self) -> list[object]:
+        """What must not be decided, or charged, for this request again."""
+        self._settle()
+        return self._decided
+
+    @property
+    def charged(self) -> list[tuple[Store, Answer]]:
+        """What was charged in this phase, and where."""
+        self._settle()
+        return self._charged
+
+    def enter(self, *, late: bool) -> None:
+        """Go on to a phase: what was charged in the one before stays charged."""
+        if not late or not self._is_late:
+            self.charged.clear()
+            self._is_late = late
+
+    def add(self, builder: Builder, taken: Taken) -> None:
+        """Add a decision; what tells it is built when somebody asks."""
+        if self._pending is None and not self._answers:
+            self._pending = builder, taken
+            return
+        self._settle()
+        builder.add_to(self, taken)
+
+    def _settle(self) -> None:
+        if self._pending is not None:
+            builder, taken = self._pending
+            self._pending = None
+            builder.add_to(self, taken)
+
+    def merged(self, headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
+        """Return *headers* and those that tell this, as a new list."""
+        if self._pending is not None:
+            builder, taken = self._pending
+            return builder.merged(headers, taken)
+        return merged(headers, self.raw_headers())
 
     def governing(self) -> Answer:
         """Return the answer a client is told about; there must be one."""

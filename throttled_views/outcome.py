@@ -25,11 +25,11 @@ from starlette.types import Message, Receive, Scope, Send
 from throttled_views.errors import LimitedError, StoreUnavailableError
 from throttled_views.headers import (
     REDUCED_CAPACITY,
+    Builder,
     HeaderRenderer,
     Outcome,
     RateLimitContext,
     RawHeaders,
-    merged,
 )
 from throttled_views.stores.base import Store
 from throttled_views.stores.deciding import Taken
@@ -197,48 +197,26 @@ class Machinery(Protocol):
     """Whether anything is limited at all."""
 
 
-class Builder:
-    """
-    Builds of a decision what is asked for, when it is asked for.
-
-    Attributes:
-        machinery: What it uses of its limiter.
-        outcome: Makes the outcome of a decision, for the scope of an `id`.
-        merged: Merges header fields with those of that outcome, without making it.
-    """
-
-    __slots__ = ("machinery", "merged", "outcome")
-
-    def __init__(
-        self,
-        machinery: Machinery,
-        outcome: Callable[[Taken, int], Outcome],
-        merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
-    ) -> None:
-        self.machinery = machinery
-        self.outcome = outcome
-        self.merged = merged
-
-
 class Quick(Builder):
     """
     Decides with nothing built that nobody asks for.
 
     Attributes:
+        machinery: What it uses of its limiter.
         take: Decides, and charges. What it returns is to be awaited if a store has to
             be waited for; None means that the store is down.
     """
 
-    __slots__ = ("take",)
+    __slots__ = ("machinery", "take")
 
     def __init__(
         self,
         machinery: Machinery,
         take: Callable[[Scope], Taken | Awaitable[Taken] | None],
-        outcome: Callable[[Taken, int], Outcome],
-        merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
+        builder: Builder,
     ) -> None:
-        super().__init__(machinery, outcome, merged)
+        super().__init__(builder.renderer, builder.add_to, builder.merged)
+        self.machinery = machinery
         self.take = take
 
 
@@ -250,11 +228,12 @@ def begin(scope: Scope) -> None:
     """
     Begin to serve *scope* by a route of ours.
 
-    An outcome that came with a copy of another scope, which an application dispatches
-    by itself, is of another request.
+    Its outcome is there from the beginning, so that copies of the scope have it, too.
+    One that came with a copy of another scope, which an application dispatches by
+    itself, is of another request.
     """
-    if SCOPE_KEY in scope and outcome_of(scope).scope_id != id(scope):
-        del scope[SCOPE_KEY]
+    if outcome_of(scope).scope_id != id(scope):
+        scope[SCOPE_KEY] = Outcome(id(scope), scope.get("endpoint"))
 
 
 def outcome_of(scope: Scope) -> Outcome:
@@ -267,8 +246,8 @@ def outcome_of(scope: Scope) -> Outcome:
     recorded: _Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
         builder, taken, scope_id, endpoint = recorded
-        recorded = builder.outcome(taken, scope_id)
-        recorded.endpoint = endpoint
+        recorded = Outcome(scope_id, endpoint)
+        recorded.add(builder, taken)
     endpoint = scope.get("endpoint")
     if recorded is None or (
         recorded.scope_id != id(scope) and recorded.endpoint is not endpoint
@@ -283,12 +262,17 @@ def context_of(scope: Scope) -> RateLimitContext:
     return RateLimitContext(outcome_of(scope))
 
 
+def fields_of(scope: Scope) -> RawHeaders:
+    """Return the header fields that tell the outcome, names in lower case."""
+    return _merged((), scope)
+
+
 def _merged(headers: Iterable[tuple[bytes, bytes]], scope: Scope) -> RawHeaders:
     """Return *headers* and those that tell the outcome, as a new list."""
     recorded: _Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
         return recorded[0].merged(headers, recorded[1])
-    return merged(headers, [] if recorded is None else recorded.raw_headers())
+    return [*headers] if recorded is None else recorded.merged(headers)
 
 
 async def _current_rate_limit(connection: HTTPConnection) -> RateLimitContext:
@@ -347,7 +331,7 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
 def _has_problem_details(scope: Scope) -> bool:
     recorded: _Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
-        return recorded[0].machinery.renderer.problem_details
+        return recorded[0].renderer.problem_details
     return outcome_of(scope).problem_details() is not None
 
 

@@ -1,58 +1,109 @@
 """What carries checks to a server, where it needs none to be looked at."""
 
 import asyncio
-from typing import Any
+import struct
+from collections.abc import Sequence
 
 import pytest
 
 from throttled_views import Quota
 from throttled_views.algorithms.kernels import kernel_of
-from throttled_views.stores.courier import Courier
+from throttled_views.stores.courier import Answered, Courier, Line, Word
+from throttled_views.stores.deciding import Taken
 from throttled_views.stores.denials import Denials
-from throttled_views.stores.wire import spec_of
+from throttled_views.stores.wire import Asked, spec_of
 
 SPEC = spec_of(kernel_of(Quota.per_hour(3)), 1)
 
 
+def taken(
+    asked: Asked,
+    admitted: bool,  # noqa: FBT001 - as `Finish` has it
+    now_us: int,
+    _begun: object,
+    answer: Sequence[int],
+) -> Taken:
+    """Return what a check of one limit comes to."""
+    [(key, spec)] = asked
+    return spec.taken(key, admitted, now_us, answer)
+
+
 class Broken:
-    """A line that makes a mistake whatever it is asked."""
+    """A line that makes a mistake, whatever it is asked."""
 
-    def __init__(self) -> None:
-        self.closed = 0
-
-    async def ask(self, *_command: Any) -> Any:  # noqa: ANN401 - as `Line` has it
+    def ask(self, command: Sequence[Word], answered: Answered) -> None:
         """Make a mistake."""
+        del command, answered
         raise ZeroDivisionError
 
-    async def hang_up(self) -> None:
-        """Count."""
-        self.closed += 1
+    def hang_up(self) -> None:
+        """Do nothing."""
+
+    async def aclose(self) -> None:
+        """Do nothing."""
 
 
-async def test_a_mistake_is_told_as_it_is() -> None:
-    """What is no outage is not taken for one, and the connection is not used again."""
-    line, denials = Broken(), Denials(None)
-    courier = Courier(
-        lambda: line,
-        lines=1,
-        timeout=10,
-        clock_us=lambda: 0,
-        begin=denials.begin,
-        told=lambda key, spec, admitted, now_us, begun, answer: spec.taken(
-            key, admitted, now_us, answer
-        ),
+class Mistaken(Broken):
+    """A line on which a mistake is made later."""
+
+    def ask(self, command: Sequence[Word], answered: Answered) -> None:
+        """Make a mistake in a while."""
+        del command
+        asyncio.get_running_loop().call_soon(answered, ZeroDivisionError())
+
+
+def courier_on(line: Line) -> Courier:
+    """Return what takes checks to *line*."""
+    return Courier(
+        lambda: line, lines=1, timeout=10, clock_us=lambda: 0, begin=Denials(None).begin
     )
+
+
+@pytest.mark.parametrize("line", [Broken(), Mistaken()], ids=["at once", "later"])
+async def test_a_mistake_is_told_as_it_is(line: Line) -> None:
+    """What is no outage is not taken for one."""
+    courier = courier_on(line)
 
     answers = await asyncio.gather(
-        courier.check_one("a", SPEC),
-        courier.check_one("b", SPEC),
+        courier.check((("a", SPEC),), taken),
+        courier.check((("b", SPEC),), taken),
         return_exceptions=True,
     )
-    closed = line.closed
     await courier.aclose()
 
     assert [ZeroDivisionError] * 2 == [type(answer) for answer in answers]
-    assert 1 == closed
+
+
+async def test_a_mistake_in_what_is_made_of_an_answer_is_told() -> None:
+    """Only who asked for it hears of it, and the line is not used again as it is."""
+    line = Answering()
+
+    def fails(*_answer: object) -> Taken:
+        raise ZeroDivisionError
+
+    courier = courier_on(line)
+    with pytest.raises(ZeroDivisionError):
+        await courier.check((("a", SPEC),), fails)
+    await courier.aclose()
+
+    assert 1 == line.hung_up
+
+
+class Answering(Broken):
+    """A line that admits all."""
+
+    def __init__(self) -> None:
+        self.hung_up = 0
+
+    def ask(self, command: Sequence[Word], answered: Answered) -> None:
+        """Admit a request of one limit."""
+        del command
+        reply = struct.pack("<4q", 1, 1, 0, 0)
+        asyncio.get_running_loop().call_soon(answered, reply)
+
+    def hang_up(self) -> None:
+        """Count."""
+        self.hung_up += 1
 
 
 def test_nothing_is_known_of_a_key_that_was_not_refused() -> None:
@@ -63,18 +114,9 @@ def test_nothing_is_known_of_a_key_that_was_not_refused() -> None:
 @pytest.mark.parametrize("key", ["plain", "\ud800", "\x00|{}", "é" * 100])
 async def test_whatever_a_key_is_made_of_spoils_no_batch(key: str) -> None:
     """Each key can be sent; a lone surrogate, too."""
-    line = Broken()
-    courier = Courier(
-        lambda: line,
-        lines=1,
-        timeout=10,
-        clock_us=lambda: 0,
-        begin=tuple,
-        told=lambda key, spec, admitted, now_us, begun, answer: spec.taken(
-            key, admitted, now_us, answer
-        ),
-    )
+    courier = courier_on(Answering())
 
-    with pytest.raises(ZeroDivisionError):  # of the line, which was asked
-        await courier.check_one(key, SPEC)
+    limited, *_ = await courier.check(((key, SPEC),), taken)
     await courier.aclose()
+
+    assert not limited

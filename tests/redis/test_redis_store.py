@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 import redis
-from redis.asyncio import Connection as RedisConnection
 from redis.asyncio import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
 
 from tests.clock import ManualClock
 from tests.redis.conftest import StartServer
@@ -576,10 +574,9 @@ async def test_a_key_may_be_held_to_two_quotas(store: RedisStore) -> None:
 
 
 async def test_a_connection_that_was_closed_while_idle_is_replaced(
-    store: RedisStore, server: Server, monkeypatch: pytest.MonkeyPatch
+    store: RedisStore, server: Server
 ) -> None:
     """What the server closed in a quiet time costs nobody an error."""
-    monkeypatch.setattr("throttled_views.stores.lines._IDLE_S", 0.0)
     await ask(store, "alice", THREE)
     await ask(store, "alice", THREE)
     server.ask("CLIENT", "KILL", "TYPE", "normal")
@@ -590,22 +587,6 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced(
         await writer.wait_closed()
 
     assert 0 == (await ask(store, "alice", THREE)).state.remaining
-
-
-async def test_a_connection_that_cannot_be_looked_at_is_replaced(
-    store: RedisStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the client cannot tell whether it is open, it is closed before it is used."""
-
-    async def cannot(_connection: object) -> bool:
-        raise RedisConnectionError
-
-    monkeypatch.setattr("throttled_views.stores.lines._IDLE_S", 0.0)
-    for name in ("can_read", "can_read_destructive"):
-        kind = RedisConnection
-        monkeypatch.setattr(kind, name, cannot, raising=False)
-
-    assert [False, False, True] == await three_of_two(store)
 
 
 async def test_stalled_proxies_are_told_apart(proxy: Proxy) -> None:

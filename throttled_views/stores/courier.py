@@ -4,11 +4,11 @@ Coalescing: the checks of one loop iteration go to the server together.
 How it keeps its promises:
 
 1. A check joins the batch that is open; the first one opens it and starts its deadline.
-   It is sent when the loop comes back to its tasks, so that one check alone waits for
-   nothing, and those of the same iteration are with it.
-2. There is no task while there is nothing to do. A task is started for a connection
-   that is free, and sends what is ready until nothing is. Two connections let client
-   and server work at the same time; a batch is kept small for the same reason.
+   It is sent when this iteration of the loop is over, so that those of the same
+   iteration are with it; at once, if nothing else is to run in it.
+2. There is no task, and nothing runs while there is nothing to do: who sends, who hears
+   the answer and who gives up are callbacks of the loop. Two connections let client and
+   server work at the same time; a batch is kept small for the same reason.
 3. Whoever asks waits for a future of its own. To cancel it is to stop waiting: never
    does it touch a batch, a connection, or anybody else. What is cancelled before it is
    sent is not sent.
@@ -19,18 +19,24 @@ How it keeps its promises:
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from contextvars import Context
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from throttled_views.errors import StoreUnavailableError
-from throttled_views.stores.deciding import Taken
-from throttled_views.stores.wire import Script, Spec, encoded_ops, script_of
+from throttled_views.stores.wire import (
+    Asked,
+    Script,
+    encoded_key,
+    encoded_ops,
+    script_of,
+)
 
 __all__ = [
-    "Asked",
+    "Answered",
     "Batch",
     "Call",
     "Command",
@@ -38,48 +44,56 @@ __all__ = [
     "Finish",
     "Line",
     "NoScriptError",
-    "Told",
-    "run",
+    "Word",
+    "unavailable",
 ]
 
 _NOT_STORED, _REFUSED_BY_ANOTHER_QUOTA = 2, 3  # verdicts of acquire.lua
 _MOST_LIMITS = 32  # of a batch: the server decides them while the next is encoded
+_TOO_LATE = 0.1  # of the timeout: with less left, nothing is sent to a silent server
 
-Asked: TypeAlias = Sequence[tuple[str, Spec]]
-"""The limits of one request: a key and what it costs, for each."""
+Word: TypeAlias = "bytes | str | int"
+"""A word of a command."""
 
-Told: TypeAlias = Callable[[str, Spec, bool, int, Any, Sequence[int]], Taken]
-"""Makes of the answer to one limit what the one who asked gets; as `Finish` else."""
+Answered: TypeAlias = Callable[[Any], None]
+"""Gets the reply to a command, or an error in its place."""
 
-Finish: TypeAlias = Callable[[bool, int, Any, Sequence[Sequence[int]]], Any]
+Finish: TypeAlias = Callable[[Asked, bool, int, Any, Sequence[int]], Any]
 """
 Makes of an answer what the one who asked gets.
 
-Of whether the request was admitted, the store's time in microseconds, what was noted
-when its batch was opened (None if a key is held to another quota so far, so that nobody
-knows how it goes on), and what the kind of each limit answers.
+Of what was asked, whether it was admitted, the store's time in microseconds, what was
+noted when its batch was opened (None if a key is held to another quota so far, so that
+nobody knows how it goes on), and what the kinds of its limits answer, one after the
+other.
 """
 
 
 class Line(Protocol):
     """Something that takes commands to a server, one at a time."""
 
-    async def ask(self, *command: Any) -> Any:
+    def ask(self, command: Sequence[Word], answered: Answered) -> None:
         """
-        Send a command and return its reply.
+        Send a command.
 
-        Raises:
-            StoreUnavailableError: There is none, or an error.
-            NoScriptError: The server does not know the script.
+        Args:
+            command: Its words.
+            answered: Called once with the reply, later; or with a `NoScriptError` if
+                the server does not know the script, a `StoreUnavailableError` for all
+                else that a server or a network may say, and what is a mistake as it is.
         """
         ...
 
-    async def hang_up(self) -> None:
-        """Close the connection, whatever is on its way; the next command opens one."""
+    def hang_up(self) -> None:
+        """Close the connection; nobody is told of what was on its way."""
+        ...
+
+    async def aclose(self) -> None:
+        """Hang up, and wait until nothing is under way."""
         ...
 
 
-class NoScriptError(Exception):
+class NoScriptError(StoreUnavailableError):
     """The server does not know the script that it is to run."""
 
 
@@ -89,62 +103,66 @@ class Call:
 
     Attributes:
         deadline: When it is given up, by the clock of the loop.
-        task: Sends it, while that is under way.
-        is_late: Whether it was given up.
+        line: What it is on its way by.
         is_over: Whether all that waited were told something.
     """
 
-    __slots__ = ("deadline", "is_late", "is_over", "task")
+    __slots__ = ("deadline", "is_over", "line")
 
     def __init__(self) -> None:
         self.deadline = 0.0
-        self.task: asyncio.Task[None] | None = None
-        self.is_late = False
+        self.line: Line | None = None
         self.is_over = False
-
-    async def send(self, line: Line) -> None:
-        """Ask the server, and tell those who wait."""
-        raise NotImplementedError
 
     def is_wanted(self) -> bool:
         """Tell whether anybody still waits."""
+        raise NotImplementedError
+
+    def command(self) -> tuple[Script | None, Sequence[Word]]:
+        """Return what to send: a script and what it is given, or a whole command."""
+        raise NotImplementedError
+
+    def deliver(self, reply: Any) -> None:
+        """Tell those who wait."""
         raise NotImplementedError
 
     def fail(self, error: BaseException) -> None:
         """Tell those who wait that there is no answer."""
         raise NotImplementedError
 
-    def expire(self) -> None:
-        """Give up: the deadline is over."""
-        self.is_late = True
-        if self.task is not None:
-            self.task.cancel()
-        else:
-            self.is_over = True
-            self.fail(StoreUnavailableError("No connection was free in time"))
-
 
 class Command(Call):
-    """One command that nothing is added to, such as a refund."""
+    """
+    A command that nothing is added to, such as a refund.
 
-    __slots__ = ("_ask", "_future")
+    Args:
+        script: The script to run, if it is one.
+        words: What the script is given, or the command.
+        future: Gets the reply.
+    """
+
+    __slots__ = ("_future", "_script", "_words")
 
     def __init__(
-        self, ask: Callable[[Line], Awaitable[Any]], future: asyncio.Future[Any]
+        self, script: Script | None, words: Sequence[Word], future: asyncio.Future[Any]
     ) -> None:
         super().__init__()
-        self._ask = ask
+        self._script = script
+        self._words = words
         self._future = future
-
-    async def send(self, line: Line) -> None:
-        """See `Call.send`."""
-        reply = await self._ask(line)
-        if not self._future.done():
-            self._future.set_result(reply)
 
     def is_wanted(self) -> bool:
         """See `Call.is_wanted`."""
         return not self._future.done()
+
+    def command(self) -> tuple[Script | None, Sequence[Word]]:
+        """See `Call.command`."""
+        return self._script, self._words
+
+    def deliver(self, reply: Any) -> None:
+        """See `Call.deliver`."""
+        if not self._future.done():
+            self._future.set_result(reply)
 
     def fail(self, error: BaseException) -> None:
         """See `Call.fail`."""
@@ -155,28 +173,23 @@ class Batch(Call):
     """
     Checks that are decided by one call of the script.
 
+    Args:
+        clock_us: What the script is told of the time.
+        begun: What was noted when it was opened.
+        slot: Where its keys are in a cluster.
+        looks_only: Whether nothing is charged.
+
     Attributes:
         slot: Where its keys are in a cluster.
-        ones: The requests of one limit, and what their answers will be.
         size: Limits in it.
     """
 
-    __slots__ = (
-        "_begun",
-        "_clock_us",
-        "_looks_only",
-        "_several",
-        "_told",
-        "ones",
-        "size",
-        "slot",
-    )
+    __slots__ = ("_begun", "_clock_us", "_looks_only", "_requests", "size", "slot")
 
     def __init__(
         self,
         clock_us: Callable[[], int],
         begun: Any,
-        told: Told,
         slot: int = 0,
         *,
         looks_only: bool = False,
@@ -184,114 +197,80 @@ class Batch(Call):
         super().__init__()
         self.slot = slot
         self._begun = begun
-        self._told = told
         self._clock_us = clock_us
         self._looks_only = looks_only
-        # Nearly all requests have one limit, and are to cost as little as they can.
-        self.ones: list[tuple[str, Spec, asyncio.Future[Taken]]] = []
-        self._several: list[tuple[Asked, asyncio.Future[Any], Finish]] = []
+        # Tuples without names: they are made for each check.
+        self._requests: list[tuple[Asked, Finish, asyncio.Future[Any]]] = []
         self.size = 0
 
-    def add(self, asked: Asked, future: asyncio.Future[Any], finish: Finish) -> None:
+    def add(self, asked: Asked, finish: Finish, future: asyncio.Future[Any]) -> None:
         """Add a request; *future* gets what *finish* makes of its answer."""
-        self._several.append((asked, future, finish))
+        self._requests.append((asked, finish, future))
         self.size += len(asked)
 
     def is_wanted(self) -> bool:
         """See `Call.is_wanted`; whoever does not wait any more is left out."""
-        self.ones = [each for each in self.ones if not each[2].done()]
-        self._several = [each for each in self._several if not each[1].done()]
-        return bool(self.ones or self._several)
+        self._requests = [each for each in self._requests if not each[2].done()]
+        return bool(self._requests)
 
-    async def send(self, line: Line) -> None:
-        """See `Call.send`."""
-        keys, specs, ops = encoded_ops(
-            [(key, spec) for key, spec, _ in self.ones],
-            [asked for asked, *_ in self._several],
-        )
+    def command(self) -> tuple[Script | None, Sequence[Word]]:
+        """See `Call.command`."""
+        now_us = self._clock_us()
+        if self.size == 1 and not self._looks_only:
+            [([(key, spec)], _, _)] = self._requests
+            script = script_of("acquire_one", frozenset([spec.kind]))
+            return script, (1, encoded_key(key), now_us, spec.raw)
+        keys, specs, ops = encoded_ops([asked for asked, _, _ in self._requests])
         script = script_of("acquire", frozenset([spec.kind for spec in specs]))
         raw = b"".join([spec.raw for spec in specs])
-        looks = int(self._looks_only)
-        reply = await run(line, script, keys, self._clock_us(), looks, raw, ops)
-        try:
-            self._deliver(reply)
-        except (IndexError, TypeError, ValueError) as error:
-            await line.hang_up()
-            msg = f"The server answers what cannot be read: {reply!r:.80}"
-            raise StoreUnavailableError(msg) from error
+        return script, (len(keys), *keys, now_us, int(self._looks_only), raw, ops)
 
-    def _deliver(self, reply: list[Any]) -> None:
-        now_us, at = reply[0], 1
-        for key, spec, future in self.ones:
-            verdict, start = reply[at], at + 1
-            at = start + spec.width
+    def deliver(self, reply: Any) -> None:
+        """See `Call.deliver`."""
+        packed, why = (reply, b"") if isinstance(reply, bytes) else reply
+        numbers = struct.unpack(f"<{len(packed) // 8}q", packed)
+        now_us, at = numbers[0], 1
+        for asked, finish, future in self._requests:
+            verdict, start = numbers[at], at + 1
+            at = start
+            for _, spec in asked:
+                at += spec.width
             if future.done():
                 continue
             if verdict == _NOT_STORED:
-                future.set_exception(_unavailable(reply[-1]))
+                future.set_exception(_not_stored(why))
                 continue
-            answer, begun = reply[start:at], self._begun
+            begun = self._begun
             if verdict == _REFUSED_BY_ANOTHER_QUOTA:
                 begun = None
-            future.set_result(
-                self._told(key, spec, verdict == 1, now_us, begun, answer)
-            )
-        self._deliver_several(reply, at)
-
-    def _deliver_several(self, reply: list[Any], at: int) -> None:
-        now_us = reply[0]
-        for asked, future, finish in self._several:
-            verdict, at = reply[at], at + 1
-            answers: list[Sequence[int]] = []
-            for _, spec in asked:
-                after = at + spec.width
-                answers.append(reply[at:after])
-                at = after
-            if future.done():
-                continue
-            if verdict == _NOT_STORED:
-                future.set_exception(_unavailable(reply[-1]))
-            else:
-                known = verdict != _REFUSED_BY_ANOTHER_QUOTA
-                begun = self._begun if known else None
-                future.set_result(finish(verdict == 1, now_us, begun, answers))
+            answer = finish(asked, verdict == 1, now_us, begun, numbers[start:at])
+            future.set_result(answer)
+        if b"READONLY" in why:
+            raise _not_stored(why)  # another is the primary by now
 
     def fail(self, error: BaseException) -> None:
         """See `Call.fail`."""
-        for _, _, future in self.ones:
+        for _, _, future in self._requests:
             _fail(future, error)
-        for _, answer, _ in self._several:
-            _fail(answer, error)
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
     """Tell who waits; what is no outage is a mistake of ours, and told as it is."""
-    if future.done():
-        return
-    is_outage = isinstance(error, (StoreUnavailableError, asyncio.CancelledError))
-    future.set_exception(_unavailable(error) if is_outage else error)
+    if not future.done():
+        # To each an error of its own: a raised one keeps its way.
+        is_outage = isinstance(error, StoreUnavailableError)
+        future.set_exception(unavailable(error) if is_outage else error)
 
 
-def _unavailable(reason: object) -> StoreUnavailableError:
-    """Return an error of its own for each who waits: a raised one keeps its way."""
-    text = reason.decode() if isinstance(reason, bytes) else str(reason)
-    error = StoreUnavailableError(text or repr(reason))
-    error.__cause__ = reason if isinstance(reason, BaseException) else None
+def unavailable(cause: BaseException, text: str = "") -> StoreUnavailableError:
+    """Return an error that says *text*, or what *cause* says."""
+    error = StoreUnavailableError(text or str(cause) or repr(cause))
+    error.__cause__ = cause
     return error
 
 
-async def run(
-    line: Line, script: Script, keys: Sequence[bytes], *arguments: object
-) -> Any:
-    """Run *script*; a server that does not know it gets the text, once."""
-    try:
-        return await line.ask("EVALSHA", script.digest, len(keys), *keys, *arguments)
-    except NoScriptError:
-        pass
-    try:
-        return await line.ask("EVAL", script.text, len(keys), *keys, *arguments)
-    except NoScriptError as error:
-        raise StoreUnavailableError(str(error)) from error
+def _not_stored(why: bytes) -> StoreUnavailableError:
+    return StoreUnavailableError(why.decode(errors="replace"))
 
 
 class Courier:
@@ -305,10 +284,9 @@ class Courier:
         clock_us: What a script is told of the time; the least number that it can be
             told, -2**53, leaves it to the server.
         begin: What to note when a batch is opened, for those who finish its answers.
-        told: Makes of the answer to `check_one` what is told.
     """
 
-    def __init__(  # noqa: PLR0913 - each is a part of it
+    def __init__(
         self,
         open_line: Callable[[], Line],
         *,
@@ -316,20 +294,21 @@ class Courier:
         timeout: float,
         clock_us: Callable[[], int],
         begin: Callable[[], Any],
-        told: Told,
     ) -> None:
         self._free = [open_line() for _ in range(lines)]
         self._lines = tuple(self._free)
         self._timeout = timeout
         self._clock_us = clock_us
         self._begin = begin
-        self._told = told
         self._loop = asyncio.get_running_loop()
         self._alarm: asyncio.TimerHandle | None = None
         self._calls: deque[Call] = deque()  # by their deadlines
         self._open: dict[int, Batch] = {}
         self._ready: deque[Call] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._sending: asyncio.Handle | None = None
+        # What is still to run in this iteration. The name is private; a loop that has
+        # no such thing has always something to run.
+        self._still_to_run: Sized = getattr(self._loop, "_ready", (None,))
 
     def check(self, asked: Asked, finish: Finish, slot: int = 0) -> asyncio.Future[Any]:
         """
@@ -340,45 +319,32 @@ class Courier:
             finish: Makes of the answer what the future gets.
             slot: Where their keys are in a cluster; a batch is of one slot.
         """
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         batch = self._open.get(slot)
-        if batch is None or batch.is_late:  # while no line was free
-            batch = self._opened(slot)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        batch.add(asked, future, finish)
+        if batch is None:
+            batch = self._open[slot] = Batch(self._clock_us, self._begin(), slot)
+            batch.add(asked, finish, future)
+            self._submit(batch)
+        else:
+            batch.add(asked, finish, future)
         if batch.size >= _MOST_LIMITS:
-            del self._open[slot]
+            self._seal(batch)
         return future
-
-    def check_one(self, key: str, spec: Spec, slot: int = 0) -> asyncio.Future[Taken]:
-        """Ask for a request of one limit, as `check` does."""
-        batch = self._open.get(slot)
-        if batch is None or batch.is_late:
-            batch = self._opened(slot)
-        future: asyncio.Future[Taken] = asyncio.Future(loop=self._loop)
-        batch.ones.append((key, spec, future))
-        batch.size += 1
-        if batch.size >= _MOST_LIMITS:
-            del self._open[slot]
-        return future
-
-    def _opened(self, slot: int) -> Batch:
-        batch = Batch(self._clock_us, self._begin(), self._told, slot)
-        self._open[slot] = batch
-        self._submit(batch)
-        return batch
 
     def look(self, asked: Asked, finish: Finish) -> asyncio.Future[Any]:
         """Ask as `check` does, and charge nothing."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        batch = Batch(self._clock_us, self._begin(), self._told, looks_only=True)
-        batch.add(asked, future, finish)
+        batch = Batch(self._clock_us, self._begin(), looks_only=True)
+        batch.add(asked, finish, future)
         self._submit(batch)
         return future
 
-    def command(self, ask: Callable[[Line], Awaitable[Any]]) -> asyncio.Future[Any]:
-        """Let *ask* use a line on its own."""
+    def command(
+        self, script: Script | None, words: Sequence[Word]
+    ) -> asyncio.Future[Any]:
+        """Run *script* with *words*, or the command that they are."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._submit(Command(ask, future))
+        self._submit(Command(script, words, future))
         return future
 
     def _submit(self, call: Call) -> None:
@@ -389,80 +355,108 @@ class Courier:
         if self._alarm is None:  # one for all: a timer for each would cost a heap
             self._alarm = self._alarm_at(call.deadline)
         self._ready.append(call)
-        if self._free:
-            self._start()
+        if not self._free or self._sending is not None:
+            return
+        if self._still_to_run:
+            self._sending = self._loop.call_soon(self._send_ready)
+        else:  # nobody else can ask in this iteration, and to wait for it costs
+            self._send_ready()
+
+    def _send_ready(self) -> None:
+        """Send what is ready, as far as lines are free."""
+        self._sending = None
+        while self._ready and self._free:
+            call = self._ready.popleft()
+            self._seal(call)
+            if not call.is_over and call.is_wanted():
+                call.line = self._free.pop()
+                self._send(call, call.line)
+            else:
+                call.is_over = True
+
+    def _seal(self, call: Call) -> None:
+        """Let nobody join *call* any more."""
+        if isinstance(call, Batch) and self._open.get(call.slot) is call:
+            del self._open[call.slot]
+
+    def _send(self, call: Call, line: Line) -> None:
+        try:
+            script, words = call.command()
+            command = words if script is None else ("EVALSHA", script.digest, *words)
+            line.ask(command, partial(self._answered, call, line, script, words))
+        except Exception as error:  # noqa: BLE001 - it is told to those who wait
+            call.fail(error)
+            self._release(call, line)
+
+    def _answered(
+        self,
+        call: Call,
+        line: Line,
+        script: Script | None,
+        words: Sequence[Word],
+        reply: Any,
+    ) -> None:
+        """Hear the reply to *call*; a server that does not know its script gets it."""
+        if isinstance(reply, NoScriptError) and script is not None:
+            command = ("EVAL", script.text, *words)
+            line.ask(command, partial(self._answered, call, line, None, words))
+            return
+        if isinstance(reply, Exception):
+            call.fail(reply)
+        else:
+            self._deliver(call, line, reply)
+        self._release(call, line)
+
+    @staticmethod
+    def _deliver(call: Call, line: Line, reply: Any) -> None:
+        try:
+            call.deliver(reply)
+        except (IndexError, TypeError, ValueError, struct.error) as error:
+            line.hang_up()
+            text = f"The server answers what cannot be read: {reply!r:.80}"
+            call.fail(unavailable(error, text))
+        except Exception as error:  # noqa: BLE001 - it is told to those who wait
+            line.hang_up()
+            call.fail(error)
+
+    def _release(self, call: Call, line: Line) -> None:
+        call.line = None
+        call.is_over = True
+        self._free.append(line)
+        if self._ready and self._sending is None:
+            self._send_ready()
 
     def _expire(self) -> None:
         """Give up all calls whose deadline is over, and wait for the next one."""
-        now = self._loop.time()
+        now = self._loop.time() + self._timeout * _TOO_LATE
+        over: list[Call] = []
         while self._calls and (
             self._calls[0].is_over or self._calls[0].deadline <= now
         ):
-            call = self._calls.popleft()
-            if not call.is_over:
-                call.expire()
-        self._alarm = None
-        if self._calls:
-            self._alarm = self._alarm_at(self._calls[0].deadline)
+            over.append(self._calls.popleft())
+        for call in over:  # before lines are free, on which they would be sent
+            if call.line is None and not call.is_over:
+                self._seal(call)
+                call.is_over = True
+                call.fail(StoreUnavailableError("No connection was free in time"))
+        for call in over:
+            if call.line is not None:
+                call.line.hang_up()
+                call.fail(
+                    StoreUnavailableError("The deadline passed without an answer")
+                )
+                self._release(call, call.line)
+        self._alarm = self._alarm_at(self._calls[0].deadline) if self._calls else None
 
     def _alarm_at(self, when: float) -> asyncio.TimerHandle:
-        # In a context of its own, as the tasks: it may never be without calls.
+        # In a context of its own: it may never be without calls, and a request's
+        # variables are not to live on in it.
         return self._loop.call_at(when, self._expire, context=Context())
-
-    def _start(self) -> None:
-        # In a context of its own: a request's variables are not to live on in it.
-        deliveries = self._deliver_all(self._free.pop())
-        self._tasks.add(self._loop.create_task(deliveries, context=Context()))
-
-    async def _deliver_all(self, line: Line) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - for type checkers
-        try:
-            while self._ready:
-                call = self._ready.popleft()
-                if isinstance(call, Batch) and self._open.get(call.slot) is call:
-                    del self._open[call.slot]
-                if self._ready and self._free:
-                    self._start()
-                if not call.is_late and call.is_wanted():
-                    await self._deliver(call, line, task)
-                call.is_over = True
-        finally:
-            self._free.append(line)
-            self._tasks.discard(task)
-
-    async def _deliver(self, call: Call, line: Line, task: asyncio.Task[None]) -> None:
-        call.task = task
-        try:
-            await call.send(line)
-        except asyncio.CancelledError as error:
-            await line.hang_up()
-            if not call.is_late:  # the loop ends, or we are closed
-                call.fail(error)
-                raise
-            task.uncancel()
-            call.fail(StoreUnavailableError("The deadline passed without an answer"))
-        except StoreUnavailableError as error:
-            call.fail(error)
-        except Exception as error:  # noqa: BLE001 - it is told to those who wait
-            await line.hang_up()
-            call.fail(error)
-        finally:
-            call.task = None
 
     async def aclose(self) -> None:
         """Give up what is under way, and close all lines."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for call in self._ready:
+        for handle in filter(None, [self._alarm, self._sending]):
+            handle.cancel()
+        for call in self._calls:
             call.fail(StoreUnavailableError("The store was closed"))
-        self._ready.clear()
-        self._calls.clear()
-        self._open.clear()
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        for line in self._lines:
-            with contextlib.suppress(Exception):
-                await line.hang_up()
+        await asyncio.gather(*(line.aclose() for line in self._lines))

@@ -33,11 +33,11 @@ from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.errors import ConfigurationError, StoreUnavailableError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock, quick
-from throttled_views.stores.courier import Asked, Courier, Line, run
+from throttled_views.stores.courier import Courier, Line, Word
 from throttled_views.stores.deciding import Reader, State, Taken, decide, look
 from throttled_views.stores.denials import Begun, Denials, Pair
 from throttled_views.stores.lines import ClusterLine, ConnectionLine
-from throttled_views.stores.wire import Script, Spec, script_of, spec_of
+from throttled_views.stores.wire import Asked, Spec, encoded_key, script_of, spec_of
 
 __all__ = ["RedisStore"]
 
@@ -166,8 +166,8 @@ class RedisStore:
             return known
         home, asked = self._home(), _asked(prices)
         slot = home.slot_of(charges[0].key)
-        finish = partial(_states_of, asked)
-        admitted, now_us, begun, found = await home.courier.check(asked, finish, slot)
+        told = home.courier.check(asked, _states_of, slot)
+        admitted, now_us, begun, found = await told
         states = dict(zip(prices, found, strict=True))
         if admitted:
             self._denials.drop(key for key, _ in prices)
@@ -211,8 +211,7 @@ class RedisStore:
         ]
         if not asked:
             return 0, [None] * len(prices)
-        finish = partial(_states_of, asked)
-        _, now_us, _, found = await self._home().courier.look(asked, finish)
+        _, now_us, _, found = await self._home().courier.look(asked, _states_of)
         states = iter(found)
         return now_us, [
             next(states) if kernel.capacity else None for (_, kernel), _ in prices
@@ -225,20 +224,21 @@ class RedisStore:
         for group in _slots([each.charge.key for each in receipts], home.slot_of):
             some = [receipts[index] for index in group]
             specs = [_spec_of_charge(each.charge) for each in some]
-            keys = [each.charge.key.encode() for each in some]
+            keys = [encoded_key(each.charge.key) for each in some]
             script = script_of("refund", frozenset(spec.kind for spec in specs))
             raw = b"".join(spec.raw for spec in specs)
             times = struct.pack(f"<{len(some)}d", *(each.at_us for each in some))
-            arguments = self._clock_us(), raw, times
-            await home.courier.command(partial(_run, script, keys, arguments))
+            now_us = self._clock_us()
+            words: Sequence[Word] = (len(keys), *keys, now_us, raw, times)
+            await home.courier.command(script, words)
 
     async def reset(self, keys: Sequence[str], /) -> None:
         """Forget *keys*; see `Store.reset`."""
         self._denials.forget(keys)
         home = self._home()
         for group in _slots(keys, home.slot_of):
-            some = [keys[index].encode() for index in group]
-            await home.courier.command(partial(_unlink, some))
+            some = [encoded_key(keys[index]) for index in group]
+            await home.courier.command(None, ("UNLINK", *some))
 
     async def aclose(self) -> None:
         """
@@ -276,19 +276,19 @@ class RedisStore:
                     return taken
             home = homes.get(running_loop()) or self._home()
             slot = home.slot_of(key) if home.is_cluster else 0
-            return home.courier.check_one(key, spec, slot)
+            return home.courier.check(((key, spec),), self._taken, slot)
 
         return take
 
-    def _told(  # noqa: PLR0913, PLR0917 - what was asked, and what is answered
+    def _taken(
         self,
-        key: str,
-        spec: Spec,
+        asked: Asked,
         admitted: bool,  # noqa: FBT001
         now_us: int,
         begun: Begun | None,
         answer: Sequence[int],
     ) -> Taken:
+        [(key, spec)] = asked
         if not admitted:
             pair, state = (key, spec.kernel), spec.state(now_us, answer)
             self._denials.note({pair: spec.cost}, {pair: state}, now_us, begun)
@@ -316,7 +316,6 @@ class RedisStore:
             timeout=self._timeout,
             clock_us=self._clock_us,
             begin=self._denials.begin,
-            told=self._told,
         )
         home = self._homes[loop] = _Home(
             client, self._is_ours, isinstance(client, RedisCluster), courier
@@ -382,17 +381,17 @@ def _asked(prices: Mapping[Pair, int]) -> Asked:
     return [(key, spec_of(kernel, price)) for (key, kernel), price in prices.items()]
 
 
-def _states_of(
+def _states_of(  # as `Finish` has it
     asked: Asked,
     admitted: bool,  # noqa: FBT001
     now_us: int,
     begun: Begun | None,
-    answers: Sequence[Sequence[int]],
+    answers: Sequence[int],
 ) -> tuple[bool, int, Begun | None, list[State]]:
-    states = [
-        spec.state(now_us, answer)
-        for (_, spec), answer in zip(asked, answers, strict=True)
-    ]
+    states, at = list[State](), 0
+    for _, spec in asked:
+        states.append(spec.state(now_us, answers[at : at + spec.width]))
+        at += spec.width
     return admitted, now_us, begun, states
 
 
@@ -442,13 +441,3 @@ def _groups(
         else:
             groups.append((slot, {key: kernel}, [index]))
     return [members for *_, members in groups]
-
-
-async def _run(
-    script: Script, keys: Sequence[bytes], arguments: Sequence[object], line: Line
-) -> None:
-    await run(line, script, keys, *arguments)
-
-
-async def _unlink(keys: Sequence[bytes], line: Line) -> None:
-    await line.ask("UNLINK", *keys)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from hashlib import sha1
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
@@ -31,7 +31,16 @@ from throttled_views.algorithms.windows import (
 )
 from throttled_views.stores.deciding import Taken
 
-__all__ = ["Kind", "Script", "Spec", "encoded_ops", "script_of", "spec_of"]
+__all__ = [
+    "Asked",
+    "Kind",
+    "Script",
+    "Spec",
+    "encoded_key",
+    "encoded_ops",
+    "script_of",
+    "spec_of",
+]
 
 _NUMBERS_OF_A_SPEC = 9
 _SPEC = struct.Struct(f"<{_NUMBERS_OF_A_SPEC}d")
@@ -171,6 +180,10 @@ class Spec:
         return self.kind.state(self.kernel, self.cost, now_us, answer)
 
 
+Asked: TypeAlias = Sequence[tuple[str, Spec]]
+"""The limits of one request: a key and what it costs, for each."""
+
+
 @lru_cache(maxsize=4096)
 def spec_of(kernel: AnyKernel, cost: int) -> Spec:
     """Return the spec of a kernel and a cost."""
@@ -181,7 +194,7 @@ class Script(NamedTuple):
     """A script and its digest, by which a server knows it."""
 
     text: str
-    digest: str
+    digest: bytes
 
 
 @cache
@@ -190,33 +203,30 @@ def script_of(name: str, kinds: frozenset[Kind]) -> Script:
     parts = ["numbers", *sorted(kind.file for kind in kinds), name]
     folder = files("throttled_views.stores") / "lua"
     text = "".join((folder / f"{part}.lua").read_text("utf-8") for part in parts)
-    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest().encode())
 
 
 def encoded_ops(
-    ones: Iterable[tuple[str, Spec]], several: Iterable[Sequence[tuple[str, Spec]]]
+    requests: Iterable[Asked],
 ) -> tuple[list[bytes], list[Spec], bytes]:
     """
     Return what a batch is about: distinct keys, distinct specs, and who wants what.
 
     Args:
-        ones: The requests of one limit: the key, and what it costs.
-        several: For each other request its limits.
+        requests: What each asked for.
     """
     keys: dict[str, int] = {}
     specs: dict[Spec, int] = {}
     ops: list[int] = []
-    for key, spec in ones:
-        ops += (
-            1,
-            keys.setdefault(key, len(keys)),
-            specs.setdefault(spec, len(specs)),
-        )
-    for limits in several:
-        ops.append(len(limits))
-        for key, spec in limits:
+    for asked in requests:
+        ops.append(len(asked))
+        for key, spec in asked:
             ops.append(keys.setdefault(key, len(keys)))
             ops.append(specs.setdefault(spec, len(specs)))
-    # Whatever a key is made of: it must not spoil a batch.
-    words = [key.encode("utf-8", "surrogatepass") for key in keys]
+    words = [encoded_key(key) for key in keys]
     return words, list(specs), struct.pack(f"<{len(ops)}H", *ops)
+
+
+def encoded_key(key: str) -> bytes:
+    """Return *key* in bytes; whatever it is made of, it must not spoil a batch."""
+    return key.encode("utf-8", "surrogatepass")

@@ -7,10 +7,10 @@
 -- ARGV[4]  for each request the number of its limits, then for each of them the number
 --          of its key and of its spec, from 0: unsigned shorts
 --
--- Returns the clock; then for each request 1 if it was admitted, 0 if not, 2 if it could
--- not be stored, 3 if not and a key of it is held to another quota so far, and for each
--- of its limits what the kind answers, before the charge; last, if some could not be
--- stored, why.
+-- Returns numbers, packed: the clock; then for each request 1 if it was admitted, 0 if not,
+-- 2 if it could not be stored, 3 if not and a key of it is held to another quota so far,
+-- and for each of its limits what the kind answers, before the charge. If some could not
+-- be stored, an array of that and why.
 local now, spare_ms = clock(ARGV[1])
 local look = ARGV[2] == '1'
 local S = { struct.unpack('<' .. string.rep('d', #ARGV[3] / 8), ARGV[3]) }
@@ -21,17 +21,6 @@ local values = redis.call('MGET', unpack(KEYS))
 -- as the request at hand sees it; and what is to be stored.
 local states, kind_of, seen, dirty = {}, {}, {}, {}
 local out, o, at = { now }, 2, 1
-
--- Store a state, or nothing if it is as good as that; return the error if it could not be.
-local function store(k, kind, state)
-  local value, whole_at = kind.value(state)
-  if whole_at <= now then
-    if values[k] then redis.call('DEL', KEYS[k]) end
-    return
-  end
-  return redis.pcall('SET', KEYS[k], value, 'PX',
-    math.floor((whole_at - now) / 1000) + spare_ms).err
-end
 
 while at <= total do
   local last, verdict, admitted, refused = at + 2 * ops[at], o, 1, 0
@@ -44,7 +33,9 @@ while at <= total do
       state = kind.parse(values[k])
       if state then
         -- Written at once, so that it is healed by a refusal too.
-        if kind.heal(state, now) and not look then store(k, kind, state) end
+        if kind.heal(state, now) and not look then
+          store(KEYS[k], values[k], kind, state, now, spare_ms)
+        end
         states[k], kind_of[k] = state, number
       end
     elseif kind_of[k] ~= number then
@@ -55,7 +46,8 @@ while at <= total do
     seen[k] = state
     if states[k] and state ~= states[k] then refused = 3 end
     if not kind.has_room(state, now, s, S) then admitted = 0 end
-    o = kind.answer(state, now, s, S, out, o)
+    out[o], out[o + 1], out[o + 2], out[o + 3] = kind.answer(state, now, s, S)
+    o = o + kind.width
   end
   out[verdict] = admitted == 1 and 1 or refused
   if admitted == 1 and not look then
@@ -67,17 +59,18 @@ while at <= total do
   end
   at = last + 1
 end
-if look then return out end
+if look then return packed(out) end
 
 local failed, why
 for k in pairs(dirty) do
-  local problem = store(k, kinds[kind_of[k]], states[k])
+  local problem =
+    store(KEYS[k], values[k], kinds[kind_of[k]], states[k], now, spare_ms)
   if problem then
     failed, why = failed or {}, problem
     failed[k] = true
   end
 end
-if not failed then return out end
+if not failed then return packed(out) end
 
 -- Some could not be stored: those who were charged by them were not.
 at, o = 1, 2
@@ -90,5 +83,4 @@ while at <= total do
   end
   at = last + 1
 end
-out[o] = why
-return out
+return { packed(out), why }

@@ -102,10 +102,9 @@ kinds[0] = {
     end
   end,
 
-  -- Append what tells where the key stands: time since empty, and parts less.
-  answer = function(state, now, s, S, out, o)
-    out[o], out[o + 1] = now - state.us, state.part
-    return o + 2
+  -- Return what tells where the key stands: time since empty, and parts less.
+  answer = function(state, now, s, S)
+    return now - state.us, state.part
   end,
 
   -- Return the value to store, and when it is as good as none, rounded up.

@@ -41,8 +41,24 @@ local function copy(state)
   return twin
 end
 
+-- Store a state as long as it matters, or nothing if it is as good as that; `was` is what
+-- is stored so far. Return the error if it could not be.
+local function store(key, was, kind, state, now, spare_ms)
+  local value, whole_at = kind.value(state)
+  if whole_at > now then
+    return redis.pcall('SET', key, value, 'PX',
+      math.floor((whole_at - now) / 1000) + spare_ms).err
+  end
+  if was then redis.call('DEL', key) end
+end
+
+-- Return numbers as the client reads them: eight bytes each.
+local function packed(numbers)
+  return struct.pack('<' .. string.rep('i8', #numbers), unpack(numbers))
+end
+
 -- What each kind has: `settle`, `rebase`, `refund` and `whole_at` (with the value) are the
 -- kernel's. For speed, `take` is in two parts, `has_room` and `charge`, and `tell` is left
--- to Python, which is given an `answer` of `width` numbers. `parse`, `heal` and `adopt`
+-- to Python, which is given an `answer` of `width` numbers, four at most. `parse`, `heal` and `adopt`
 -- read what is stored.
 local kinds = {}

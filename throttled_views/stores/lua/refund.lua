@@ -17,12 +17,7 @@ for i = 1, #KEYS do
     state = kind.settle(state, now, s, S)
     kind.refund(state, now, s, S, (struct.unpack('<d', ARGV[3], i * 8 - 7)))
     state = kind.settle(state, now, s, S) -- never above full
-    local value, whole_at = kind.value(state)
-    if whole_at > now then
-      redis.call('SET', KEYS[i], value, 'PX',
-        math.floor((whole_at - now) / 1000) + spare_ms)
-    else
-      redis.call('DEL', KEYS[i])
-    end
+    local problem = store(KEYS[i], stored, kind, state, now, spare_ms)
+    if problem then return redis.error_reply(problem) end
   end
 end

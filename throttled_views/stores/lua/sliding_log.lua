@@ -94,7 +94,7 @@ kinds[3] = {
 
   -- What counts; when the oldest and the newest hit stop counting; and the hit after
   -- whose end the request has room. In microseconds before now, or 0.
-  answer = function(state, now, s, S, out, o)
+  answer = function(state, now, s, S)
     local hits, oldest, newest, enough = state.hits, 0, 0, 0
     if #hits > 0 then
       oldest = now - struct.unpack('<d', hits)
@@ -105,8 +105,7 @@ kinds[3] = {
         short, first, enough = short - count, first + 16, now - at
       end
     end
-    out[o], out[o + 1], out[o + 2], out[o + 3] = state.used, oldest, newest, enough
-    return o + 4
+    return state.used, oldest, newest, enough
   end,
 
   value = function(state)

@@ -29,7 +29,7 @@ from throttled_views import (
     client_ip,
     compose_key,
 )
-from throttled_views.keys import checked_principal, encoded_principal
+from throttled_views._principals import checked_principal, encoded_principal
 
 BUCKETS = (Algorithm.TOKEN_BUCKET, Algorithm.GCRA, Algorithm.LEAKY_BUCKET)
 

@@ -31,11 +31,11 @@ from throttled_views import (
     get_remote_address,
 )
 from throttled_views._early import Reader, early_parameter, early_reader_of
-from throttled_views.keys import (
+from throttled_views._kinds import scope_reader_of
+from throttled_views._principals import (
     checked_principal,
     encoded,
     encoded_principal,
-    scope_reader_of,
 )
 
 P = ParamSpec("P")

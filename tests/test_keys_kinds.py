@@ -25,7 +25,8 @@ from throttled_views import (
     path_key,
 )
 from throttled_views._early import early_reader_of
-from throttled_views.keys import encoded_principal, scope_reader_of
+from throttled_views._kinds import scope_reader_of
+from throttled_views._principals import encoded_principal
 
 CLIENT = "192.0.2.1"
 BEHIND_A_PROXY = ClientIP(trusted_proxies=["192.0.2.0/24"])

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from throttled_views import ClientIP, ConfigurationError
-from throttled_views.keys import encoded_principal
+from throttled_views._principals import encoded_principal
 
 PROXY = "10.0.0.1"
 FRONT_PROXY = "10.9.9.9"

@@ -22,6 +22,8 @@ ORDER = (
     "_fields",
     "_early",
     "_peers",
+    "_principals",
+    "_kinds",
     "keys",
     "headers",
     "outcome",

@@ -14,10 +14,11 @@ from typing import TypeVar, cast
 
 from starlette.types import Scope
 
+from throttled_views._kinds import scope_reader_of
+from throttled_views._principals import encoded_principal
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.headers import Answer, Builder, Outcome, Told
-from throttled_views.keys import encoded_principal, scope_reader_of
 from throttled_views.outcome import (
     Machinery,
     Quick,

@@ -11,15 +11,10 @@ are, so that what a client writes into a header is never taken for an address.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from hashlib import blake2b
-from itertools import chain, pairwise
-from typing import Literal, NamedTuple, TypeAlias, TypeGuard, cast
-from urllib.parse import quote
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, cast
 
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from throttled_views._addresses import (
@@ -29,20 +24,20 @@ from throttled_views._addresses import (
     networks_of,
     node_of,
 )
-from throttled_views._early import (
-    Reader,
-    called,
-    early_parameter,
-    early_reader_of,
-)
 from throttled_views._fields import (
     FORWARDED,
     X_FORWARDED_FOR,
     is_field_name,
     nodes_of,
 )
+from throttled_views._kinds import FirstOf, Header, Path, always_answering
 from throttled_views._peers import Warnings, host_of, lines_of
-from throttled_views.errors import ConfigurationError, InvalidKeyError
+from throttled_views._principals import (
+    LONGEST_PRINCIPAL,
+    encoded,
+    encoded_principal,
+)
+from throttled_views.errors import ConfigurationError
 from throttled_views.limits import KeyFunc
 
 __all__ = [
@@ -57,10 +52,7 @@ __all__ = [
     "path_key",
 ]
 
-_LONGEST_PRINCIPAL = 64  # bytes of UTF-8
 _HOSTS_KNOWN = 4096
-_DIGEST_BYTES = 16  # 128 bits
-_DIGEST_MARK = "#"  # never left as it is by percent-encoding, so no text imitates it
 _IPV6_BITS = 128
 
 
@@ -94,36 +86,10 @@ def compose_key(parts: KeyParts, /) -> str:
     return f"{encoded(method)}|{encoded(route)}|{encoded_principal(principal)}"
 
 
-def encoded(text: str) -> str:
-    """Return *text* percent-encoded as UTF-8, lone surrogates included."""
-    return quote(text, safe="", errors="surrogatepass")
-
-
-def encoded_principal(principal: str) -> str:
-    """Return *principal* as it stands in keys."""
-    if len(principal) > _LONGEST_PRINCIPAL:  # not to be held by a cache
-        return _encoded_or_digested(principal)
-    return _encoded_short(principal)
-
-
-def _encoded_or_digested(principal: str) -> str:
-    raw = principal.encode("utf-8", "surrogatepass")
-    if len(raw) > _LONGEST_PRINCIPAL:
-        return _DIGEST_MARK + _digest(raw)
-    return encoded(principal)
-
-
-def _digest(raw: bytes) -> str:
-    """Return a digest without a key, so that it is the same in every process."""
-    return blake2b(raw, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-_encoded_short = lru_cache(maxsize=4096)(_encoded_or_digested)
-
-
 # --- addresses ------------------------------------------------------------------------
 
 
+@always_answering
 class ClientIP:
     """
     Key function: the address of the client.
@@ -198,7 +164,7 @@ class ClientIP:
         principal, is_by_peer_alone = self._principal(scope)
         encoded = encoded_principal(principal)
         host = host_of(scope)
-        if host and is_by_peer_alone and len(host) <= _LONGEST_PRINCIPAL:
+        if host and is_by_peer_alone and len(host) <= LONGEST_PRINCIPAL:
             if len(self._known) >= _HOSTS_KNOWN:
                 self._known.clear()
             self._known[host] = encoded
@@ -241,6 +207,7 @@ get_remote_address = client_ip
 """`client_ip` under the name that other limiters use."""
 
 
+@always_answering
 class _Everyone:
     """Key function: one bucket for all clients together."""
 
@@ -264,130 +231,6 @@ everyone = _Everyone()
 # --- headers, paths, and alternatives -------------------------------------------------
 
 
-class _Header:
-    """Key function: the value of a header field, digested."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name.lower()
-        self._raw_name = self._name.encode()
-
-    def __repr__(self) -> str:
-        return f"header_key({self._name!r}, otherwise=None)"
-
-    def __call__(self, connection: HTTPConnection) -> str | None:
-        return self.from_scope(connection.scope)
-
-    def from_scope(self, scope: Scope) -> str | None:
-        """Return the principal; None if the field is missing, or is empty."""
-        # The first of several, which `request.headers[…]` is, too.
-        for name, value in scope["headers"]:
-            if name == self._raw_name:
-                secret = value.strip()
-                return f"header {self._name} {_digest(secret)}" if secret else None
-        return None
-
-
-class _Path:
-    """Key function: a parameter of the path."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"path_key({self._name!r})"
-
-    def __call__(self, connection: HTTPConnection) -> str:
-        return self.from_scope(connection.scope)
-
-    def from_scope(self, scope: Scope) -> str:
-        """
-        Return the principal.
-
-        Raises:
-            ConfigurationError: The path has no such parameter.
-        """
-        principal = self.found_in(scope)
-        if principal is None:
-            msg = (
-                f"{self!r} is asked on a route without such a parameter. Write "
-                f"'{{{self._name}}}' into its path; for routes that have none, "
-                f"key_func=first_of({self!r}, client_ip)"
-            )
-            raise ConfigurationError(msg)
-        return principal
-
-    def encoded_from_scope(self, scope: Scope, /) -> str:
-        return encoded_principal(self.from_scope(scope))
-
-    def found_in(self, scope: Scope) -> str | None:
-        """Return the principal; None if the path has no such parameter."""
-        value = scope.get("path_params", {}).get(self._name)
-        return None if value is None else f"path {self._name} {value}"
-
-
-_Own: TypeAlias = ClientIP | _Everyone | _Header | _Path
-
-
-class _FirstOf:
-    """Key function: the first principal that one of several functions gives."""
-
-    def __init__(self, members: Sequence[KeyFunc]) -> None:
-        self.members = members
-        self._steps = [
-            self._step(member, position) for position, member in enumerate(members, 1)
-        ]
-        self.is_own = all(map(_is_own, members))
-        # It takes what its members take: a socket has no Request to give them.
-        wanted = [early_parameter(member) for member in members]
-        takes = inspect.Parameter(
-            "connection",
-            inspect.Parameter.POSITIONAL_ONLY,
-            annotation=Request if Request in wanted else HTTPConnection,
-        )
-        self.__signature__ = inspect.Signature([takes])
-
-    def __repr__(self) -> str:
-        return f"first_of({', '.join(map(called, self.members))})"
-
-    async def __call__(self, connection: HTTPConnection) -> str | None:
-        for member, tag, read in self._steps:
-            principal = read(connection.scope)
-            if inspect.isawaitable(principal):
-                principal = await principal
-            if principal is not None:
-                return tag + checked_principal(principal, member)
-        return None
-
-    def encoded_from_scope(self, scope: Scope, /) -> str:
-        principals = (read(scope) for _, _, read in self._steps)
-        return encoded_principal(next(cast("Iterator[str]", filter(None, principals))))
-
-    def _step(self, member: KeyFunc, position: int) -> tuple[KeyFunc, str, Reader]:
-        """Return *member*, the mark of its kind, and what reads its principal."""
-        if isinstance(member, _Path) and position < len(self.members):
-            return member, "", member.found_in
-        if _is_own(member):
-            return member, "", member.from_scope
-        reader = early_reader_of(member)
-        if reader is None:
-            msg = (
-                "first_of asks functions of the connection alone, and "
-                f"{called(member)} is none. Write one function that takes what it "
-                "needs, and chooses"
-            )
-            raise ConfigurationError(msg)
-        return member, f"{position} ", reader
-
-
-def _is_own(function: object) -> TypeGuard[_Own]:
-    """Tell whether *function* is of ours: a subclass may have another idea of a key."""
-    return type(function) in {ClientIP, _Everyone, _Header, _Path}
-
-
-def _always_answers(function: object) -> bool:
-    return type(function) in {ClientIP, _Everyone}
-
-
 def header_key(name: str, *, otherwise: KeyFunc | None = client_ip) -> KeyFunc:
     """
     Return a key function: the value of the header field *name*, digested.
@@ -406,7 +249,7 @@ def header_key(name: str, *, otherwise: KeyFunc | None = client_ip) -> KeyFunc:
     if not is_field_name(name):
         msg = f"{name!r} is no field name. Write for example header_key('X-API-Key')"
         raise ConfigurationError(msg)
-    header = _Header(name)
+    header = Header(name)
     return header if otherwise is None else first_of(header, otherwise)
 
 
@@ -421,7 +264,7 @@ def path_key(name: str) -> KeyFunc:
     if not isinstance(cast("object", name), str) or not name.isidentifier():
         msg = f"{name!r} is no name of a parameter. Write path_key('tenant_id')"
         raise ConfigurationError(msg)
-    return _Path(name)
+    return Path(name)
 
 
 def first_of(*key_funcs: KeyFunc) -> KeyFunc:
@@ -443,47 +286,4 @@ def first_of(*key_funcs: KeyFunc) -> KeyFunc:
     if not key_funcs:
         msg = "first_of() asks nobody. Write first_of(path_key('tenant'), client_ip)"
         raise ConfigurationError(msg)
-    *earlier, last = map(_members_of, key_funcs)
-    if _always_answers(last[-1]):
-        earlier = [_without_fallback(members) for members in earlier]
-    members = [*chain.from_iterable(earlier), *last]
-    for member, after in pairwise(members):
-        if _always_answers(member):
-            msg = (
-                f"{called(member)} always names a client, so that {called(after)} is "
-                f"never asked. Write first_of(…, {called(member)}); if it stands in a "
-                "header_key, header_key(…, otherwise=None)"
-            )
-            raise ConfigurationError(msg)
-    return _FirstOf(members)
-
-
-def _members_of(key_func: KeyFunc) -> Sequence[KeyFunc]:
-    return key_func.members if isinstance(key_func, _FirstOf) else [key_func]
-
-
-def _without_fallback(members: Sequence[KeyFunc]) -> Sequence[KeyFunc]:
-    """Return *members* without one that answers when no other does."""
-    has_one = len(members) > 1 and _always_answers(members[-1])
-    return members[:-1] if has_one else members
-
-
-def scope_reader_of(key_func: object) -> Callable[[Scope], str] | None:
-    """
-    Return what reads an encoded principal straight from a scope.
-
-    None if *key_func* is not one of ours, or may have no principal to give.
-    """
-    if isinstance(key_func, _FirstOf):
-        is_sure = key_func.is_own and not isinstance(key_func.members[-1], _Header)
-        return key_func.encoded_from_scope if is_sure else None
-    if not _is_own(key_func) or isinstance(key_func, _Header):
-        return None
-    return key_func.encoded_from_scope
-
-
-def checked_principal(principal: object, source: object) -> str:
-    """Return *principal* if it can be one, else raise InvalidKeyError."""
-    if not isinstance(principal, str) or not principal:
-        raise InvalidKeyError(principal, f"The key function {called(source)}")
-    return principal
+    return FirstOf.of(key_funcs)

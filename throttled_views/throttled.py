@@ -14,6 +14,11 @@ from typing import Any, Final, Self, TypeAlias, cast
 from starlette.types import Scope
 
 from throttled_views._early import called, early_reader_of
+from throttled_views._principals import (
+    checked_principal,
+    encoded,
+    encoded_principal,
+)
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.kernels import counts_apart, kernel_of
 from throttled_views.errors import (
@@ -21,14 +26,7 @@ from throttled_views.errors import (
     InvalidAnswerError,
     InvalidKeyError,
 )
-from throttled_views.keys import (
-    KeyParts,
-    checked_principal,
-    compose_key,
-    encoded,
-    encoded_principal,
-    everyone,
-)
+from throttled_views.keys import KeyParts, compose_key, everyone
 from throttled_views.limits import (
     Exempt,
     KeyFunc,

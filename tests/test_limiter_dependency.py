@@ -1,6 +1,10 @@
 """`limiter.dependency()`: limits for what cannot be decorated."""
 
-from collections.abc import Callable
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import pytest
@@ -17,9 +21,9 @@ from fastapi import (
 from fastapi.responses import PlainTextResponse
 from starlette.applications import Starlette
 
-from tests.asgi import Relay, answers, app_of, fields_of, statuses
+from tests.asgi import Relay, answers, app_of, fields_of, frozen, statuses
 from tests.kinds import EVERY_KIND, Kind, assert_is
-from tests.ways import DEPENDENT, Way
+from tests.ways import DEPENDENT, Way, with_a_dependency_of_the_router
 from throttled_views import (
     ConfigurationError,
     CurrentRateLimit,
@@ -543,3 +547,29 @@ async def test_a_bucket_is_shared_by_all_functions_it_limits() -> None:
     assert [200, 200, 429, 429] == await statuses(
         app_of(router), "GET /hello", "POST /other", "GET /hello", "POST /other"
     )
+
+
+@pytest.fixture(name="_hectic")
+def hectic_fixture() -> Iterator[None]:
+    """Let threads take turns as often as they can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("_hectic")
+def test_the_first_requests_of_several_threads_are_counted_together() -> None:
+    """Whoever comes first, a dependency has one count for its endpoint."""
+    for _ in range(10):
+        app = with_a_dependency_of_the_router(frozen("1/min"), hello)
+        together = threading.Barrier(8)
+
+        def run(app: FastAPI = app, together: threading.Barrier = together) -> int:
+            together.wait()
+            return asyncio.run(statuses(app, "GET /")).count(200)
+
+        with ThreadPoolExecutor(8) as threads:
+            admitted = [threads.submit(run) for _ in range(8)]
+
+        assert 1 == sum(each.result() for each in admitted)

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from threading import Lock
 from types import MethodType
 from typing import Any, TypeVar, Unpack
 
@@ -157,6 +158,7 @@ class Limiter:
         self._owners: dict[str, list[Callable[[], Any]]] = {}
         self._buckets: dict[tuple[str, str], tuple[Quota, Algorithm]] = {}
         self._dependencies: dict[str, set[str]] = {}
+        self._naming = Lock()
 
     def limit(
         self, quota: Throttle | None = None, **options: Unpack[LimitOptions]
@@ -235,15 +237,18 @@ class Limiter:
         def plan_for(endpoint: object, scope: Scope) -> Plan:
             declaration = declaration_of(endpoint)
             methods = declaration.methods or methods_of(scope)
-            if (known := plans.get((id(endpoint), methods))) is None:
-                route = declaration.route(self, in_request=True)
-                named = self._among_dependencies(limits, f"{methods} {route}")
-                throttled = self.bind(
-                    named, method=methods, route=route, by_dependency=True
-                )
-                plan = Plan(self, throttled.rules)
-                known = plans[id(endpoint), methods] = endpoint, plan
-            return known[1]
+            key = id(endpoint), methods
+            if key not in plans:
+                with self._naming:  # two threads would give it two names, and counts
+                    known = plans.get(key)
+                    plans[key] = known or (endpoint, made(declaration, methods))
+            return plans[key][1]
+
+        def made(declaration: Declaration, methods: str) -> Plan:
+            route = declaration.route(self, in_request=True)
+            named = self._among_dependencies(limits, f"{methods} {route}")
+            bound = self.bind(named, method=methods, route=route, by_dependency=True)
+            return Plan(self, bound.rules)
 
         functions = late_functions([Part(self, limits)], self)
         dependency = dependency_on(functions, limit_it)

@@ -154,9 +154,10 @@ async def test_a_silent_node_holds_nobody_longer_than_the_deadline(
 ) -> None:
     """Its keys are given up in time, and charged once it answers again."""
     client = RedisCluster.from_url(cluster_urls[0])
-    store = RedisStore(client, timeout=SHORT_S)
     keys = [f"client {n}" for n in range(60)]
-    await asyncio.gather(*(ask(store, key, TEN) for key in keys))
+    patient = RedisStore(client, timeout=PATIENT_S)
+    await asyncio.gather(*(ask(patient, key, TEN) for key in keys))
+    store = RedisStore(client, timeout=SHORT_S)
     cluster.nodes[0].freeze()
     try:
         async with asyncio.timeout(PATIENT_S):
@@ -169,6 +170,7 @@ async def test_a_silent_node_holds_nobody_longer_than_the_deadline(
 
     assert 0 < len(failed) < len(keys)
     assert {"The deadline passed without an answer"} == {str(each) for each in failed}
+    await patient.aclose()
     await store.aclose()
     await client.aclose()
 

@@ -106,11 +106,6 @@ class Answering(Broken):
         self.hung_up += 1
 
 
-def test_nothing_is_known_of_a_key_that_was_not_refused() -> None:
-    """Whoever was not refused is asked for."""
-    assert Denials(None).taken("alice", SPEC) is None
-
-
 @pytest.mark.parametrize("key", ["plain", "\ud800", "\x00|{}", "é" * 100])
 async def test_whatever_a_key_is_made_of_spoils_no_batch(key: str) -> None:
     """Each key can be sent; a lone surrogate, too."""

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from throttled_views.algorithms.base import AnyKernel
+from throttled_views.algorithms.bucket import Bucket
 from throttled_views.algorithms.log import SlidingLog
 from throttled_views.results import Charge, RateLimitResult
 from throttled_views.stores.base import Clock
-from throttled_views.stores.deciding import State, Taken, decide, shown
+from throttled_views.stores.deciding import State, Taken, decide
 from throttled_views.stores.wire import Spec, spec_of
 
-__all__ = ["Begun", "Denials", "Pair"]
+__all__ = ["Begun", "Denial", "Denials", "Pair"]
 
 _MOST_KEYS = 10_000
 _LONGEST_US = 1_000_000
@@ -32,20 +33,22 @@ Pair: TypeAlias = tuple[str, AnyKernel]
 """A key, and what counts it."""
 
 
-class _Denial(NamedTuple):
+class Denial(NamedTuple):
     """
     A call that was refused.
 
     Attributes:
         alone: What it asked for, if that was one limit.
+        state: Where the key that refused it stood.
         prices: All that it asked for.
-        states: Where its keys stood.
+        states: Where all its keys stood.
         at_us: When that was, by the clock of the store, in microseconds.
         heard_ns: When it was heard, by our own clock, in nanoseconds.
         until_ns: How long it holds, by our own clock.
     """
 
     alone: Spec | None
+    state: State
     prices: Mapping[Pair, int]
     states: Mapping[Pair, State]
     at_us: int
@@ -61,7 +64,7 @@ class _Denial(NamedTuple):
             for pair, price in prices.items()
         )
 
-    def state(self, key: str, kernel: AnyKernel) -> State:
+    def read(self, key: str, kernel: AnyKernel) -> State:
         """Return where *key* stood."""
         return self.states[key, kernel]
 
@@ -82,7 +85,7 @@ class Denials:
         self._now_ns = (
             time.monotonic_ns if clock is None else lambda: clock() * _NS_PER_US
         )
-        self.known: dict[str, _Denial] = {}
+        self.known: dict[str, Denial] = {}
         # Which calls tell of a key that did not refuse them.
         self._beside: dict[str, set[str]] = {}
         self._forgotten = 0
@@ -125,8 +128,9 @@ class Denials:
             for other, _ in prices:
                 if other != key:
                     self._beside.setdefault(other, set()).add(key)
-            self.known[key] = _Denial(
+            self.known[key] = Denial(
                 spec_of(kernel, price) if len(prices) == 1 else None,
+                state,
                 prices,
                 states,
                 at_us,
@@ -143,24 +147,22 @@ class Denials:
                 continue
             now_us = self._still(key, denial, prices)
             if now_us is not None:
-                return decide(charges, denial.state, now_us).results
+                return decide(charges, denial.read, now_us).results
         return None
 
-    def taken(self, key: str, spec: Spec) -> Taken | None:
-        """Return the refusal of what *spec* asks of *key* if it is known, else None."""
-        if (denial := self.known.get(key)) is None:
-            return None
+    def taken(self, key: str, spec: Spec, denial: Denial) -> Taken | None:
+        """Return what *spec* is told of *key* if *denial* refuses it, else None."""
         kernel = spec.kernel
-        pair = key, kernel
-        prices = denial.prices if denial.alone is spec else {pair: spec.cost}
+        prices = denial.prices if denial.alone is spec else {(key, kernel): spec.cost}
         now_us = self._still(key, denial, prices)
         if now_us is None:
             return None
-        state = kernel.settle(denial.states[pair], now_us)
-        return True, shown(kernel, state, now_us), now_us, key
+        if isinstance(kernel, Bucket):  # neither full nor of the future meanwhile
+            return True, now_us * kernel.scale - denial.state, now_us, key
+        return True, kernel.settle(denial.state, now_us), now_us, key
 
     def _still(
-        self, key: str, denial: _Denial, prices: Mapping[Pair, int]
+        self, key: str, denial: Denial, prices: Mapping[Pair, int]
     ) -> int | None:
         """Return the store's time if *prices* are refused by *denial*, else None."""
         ours_ns = self._now_ns()

@@ -270,8 +270,9 @@ class RedisStore:
 
         def take(subject: _SubjectT) -> Taken | asyncio.Future[Taken]:
             key = f"{head}{principal_of(subject)}{tail}"
-            if key in known:
-                taken = denials.taken(key, spec)
+            denial = known.get(key)
+            if denial is not None:
+                taken = denials.taken(key, spec, denial)
                 if taken is not None:
                     return taken
             home = homes.get(running_loop()) or self._home()

@@ -93,3 +93,21 @@ def test_what_cannot_be_told_is_no_hook(hook: object) -> None:
     """A hook that lacks a method is refused at once, not at the first event."""
     with pytest.raises(ConfigurationError, match="has no method on_store_state"):
         Limiter(store=MemoryStore(), hooks=[hook])  # type: ignore[list-item] # pyright: ignore[reportArgumentType]
+
+
+class Waiting(Notes):
+    """A hook that would have to be awaited."""
+
+    async def on_store_state(self, event: StoreStateEvent) -> None:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride]
+        """Wait."""
+
+
+@pytest.mark.parametrize(
+    ("hooks", "said"),
+    [(Notes(), "Write a list of them"), ([Waiting()], "which nobody would await")],
+    ids=["one", "async"],
+)
+def test_hooks_are_a_list_of_plain_ones(hooks: list[Notes], said: str) -> None:
+    """What would never be told anything is refused at once."""
+    with pytest.raises(ConfigurationError, match=said):
+        Limiter(store=MemoryStore(), hooks=hooks)

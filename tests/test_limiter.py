@@ -238,6 +238,12 @@ async def test_a_bucket_is_shared_whatever_else_handlers_are_limited_to() -> Non
     )
 
 
+def test_a_default_that_its_algorithm_cannot_honour_is_refused() -> None:
+    """A burst means nothing to a window, also where the default is not used yet."""
+    with pytest.raises(ConfigurationError, match="5/m burst 10 has a burst"):
+        Limiter("5/m burst 10", using=Algorithm.FIXED_WINDOW)
+
+
 async def test_a_default_with_a_bucket_is_for_all_handlers_together() -> None:
     """So an application can be limited as a whole."""
     router = ThrottledRouter(Limiter(Limit("2/h", bucket="all", key_func=everyone)))

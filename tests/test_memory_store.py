@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from itertools import pairwise
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from tests.coroutines import at_once
 from tests.model import BucketModel
 from throttled_views import (
     Charge,
+    ConfigurationError,
     MemoryStore,
     Quota,
     RateLimitResult,
@@ -28,6 +30,7 @@ from throttled_views import (
 from throttled_views.algorithms.bucket import Bucket
 from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.results import result_of
+from throttled_views.stores.base import Clock
 
 FIVE = Quota.per_minute(5)  # one back every 12 s
 TEN = Quota.per_minute(10)  # one back every 6 s
@@ -570,11 +573,17 @@ def test_event_loops_in_threads_share_the_counts(store: MemoryStore) -> None:
 # --- bounds: eviction
 
 
-@pytest.mark.parametrize("max_keys", [0, -1])
+@pytest.mark.parametrize("max_keys", [0, -1, "3"])
 def test_a_store_for_no_keys_is_refused(max_keys: int) -> None:
     """A bound below one key is an error, as it could hold nothing."""
-    with pytest.raises(ValueError, match=f"must be 1 or more, not {max_keys}"):
+    with pytest.raises(ConfigurationError, match=f"1 or more, not {max_keys!r}"):
         MemoryStore(max_keys=max_keys)
+
+
+def test_what_is_no_clock_is_refused() -> None:
+    """A clock is a function."""
+    with pytest.raises(ConfigurationError, match=r"clock=1 is no clock"):
+        MemoryStore(clock=cast("Clock", 1))
 
 
 def filled(levels: dict[str, int], clock: ManualClock) -> MemoryStore:

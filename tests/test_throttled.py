@@ -1,7 +1,7 @@
 """Limits bound to a store, and the rules that they become."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.requests import Request
@@ -622,6 +622,12 @@ def test_a_rule_makes_results_of_decisions() -> None:
 
     assert result_of(DECISION, "1", (Receipt(charge, 7),)) == rule.result("k", DECISION)
     assert result_of(refused, "1") == rule.result("k", refused)
+
+
+def test_who_gives_a_url_for_a_store_is_told_what_takes_it() -> None:
+    """It is not the memory store that was meant."""
+    with pytest.raises(ConfigurationError, match=r"Write for example store=RedisStore"):
+        Throttled("5/m", store=cast("MemoryStore", "redis://localhost"))
 
 
 WRONG_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {

@@ -8,11 +8,12 @@ block. What it raises is logged, and changes nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from inspect import iscoroutinefunction
+from typing import Protocol, cast, runtime_checkable
 
-from throttled_views.errors import ConfigurationError
+from throttled_views.errors import ConfigurationError, shown
 from throttled_views.results import OnStoreError
 
 __all__ = ["Hook", "StoreStateEvent"]
@@ -45,17 +46,28 @@ class Hook(Protocol):
         ...
 
 
-def checked_hooks(hooks: Sequence[object]) -> tuple[Hook, ...]:
+def checked_hooks(hooks: object) -> tuple[Hook, ...]:
     """Return *hooks* if each can be told everything."""
-    for hook in hooks:
+    if not isinstance(hooks, Iterable):
+        msg = f"hooks={shown(hooks)} are no hooks. Write a list of them: hooks=[…]"
+        raise ConfigurationError(msg)
+    checked: list[Hook] = []
+    for hook in cast("Iterable[object]", hooks):
         if isinstance(hook, type) or not isinstance(hook, Hook):
             msg = (
-                f"hooks: {hook!r} has no method on_store_state. Write "
+                f"hooks: {shown(hook)} has no method on_store_state. Write "
                 "'def on_store_state(self, event: StoreStateEvent) -> None' in its "
                 "class, and give an instance"
             )
             raise ConfigurationError(msg)
-    return tuple(hook for hook in hooks if isinstance(hook, Hook))
+        if iscoroutinefunction(hook.on_store_state):
+            msg = (
+                f"hooks: {shown(hook)} has an async on_store_state, which nobody would "
+                "await. Write 'def', and start a task in it if it takes a while"
+            )
+            raise ConfigurationError(msg)
+        checked.append(hook)
+    return tuple(checked)
 
 
 def tell_store_state(hooks: Sequence[Hook], event: StoreStateEvent) -> None:

@@ -44,7 +44,7 @@ from throttled_views._functions import (
 )
 from throttled_views._guard import decide, guard_of, write
 from throttled_views._plan import Plan
-from throttled_views.algorithms.kernels import counts_apart
+from throttled_views.algorithms.kernels import counts_apart, kernel_of
 from throttled_views.errors import (
     ConfigurationError,
     RegistrationError,
@@ -137,9 +137,12 @@ class Limiter:
         problem_details: bool = False,
         enabled: bool = True,
     ) -> None:
+        self.using = available(using)
         if default is not None:
             for limit in limits_of(default):
                 check_functions(limit)
+                if isinstance(limit.quota, Quota):
+                    kernel_of(limit.quota, limit.using or self.using)
         self.default = default
         self.store: Store = MemoryStore() if store is None else checked_store(store)
         self.hooks = checked_hooks(hooks)
@@ -147,7 +150,6 @@ class Limiter:
         self.failover = Failover(
             self.store, policy, partial(_tell_store_state, self.hooks, policy)
         )
-        self.using = available(using)
         check_function(key_func, "key")
         self.key_func = key_func
         self.renderer = renderer_of(

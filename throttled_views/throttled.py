@@ -25,6 +25,7 @@ from throttled_views.errors import (
     ConfigurationError,
     InvalidAnswerError,
     InvalidKeyError,
+    shown,
 )
 from throttled_views.keys import KeyParts, compose_key, everyone
 from throttled_views.limits import (
@@ -221,7 +222,11 @@ def _solved(function: object, _scope: Scope, answers: Answers) -> object:
 def checked_store(store: object) -> Store:
     """Return *store* if it is one, as far as can be seen."""
     if isinstance(store, type) or not callable(getattr(store, "acquire", None)):
-        msg = f"store={store!r} is no store. Write for example store=MemoryStore()"
+        kind = store if isinstance(store, type) else type(store)
+        is_for_redis = kind.__module__.partition(".")[0] == "redis" or kind is str
+        redis = "RedisStore('redis://localhost:6379/0')"
+        write = redis if is_for_redis else "MemoryStore()"
+        msg = f"store={shown(store)} is no store. Write for example store={write}"
         raise ConfigurationError(msg)
     return cast("Store", store)
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -138,10 +138,33 @@ BAD: dict[str, tuple[Callable[[], RedisStore], str]] = {
     "another scheme": (lambda: RedisStore("http://localhost"), "is no URL"),
     "nothing": (lambda: RedisStore(None), "NoneType is no client"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     "a class": (lambda: RedisStore(Redis), "is no client of redis.asyncio"),
-    "no time": (lambda: RedisStore("redis://h", timeout=0), "timeout=0 is not above 0"),
+    "no time": (
+        lambda: RedisStore("redis://h", timeout=0),
+        "timeout=0 is no number above 0",
+    ),
     "less": (
         lambda: RedisStore("redis://h", timeout=-1),
         "Write seconds, such as 0.25",
+    ),
+    "a text for a time": (
+        lambda: RedisStore("redis://h", timeout=cast("float", "1")),
+        "timeout='1' is no number above 0",
+    ),
+    "a truth for a time": (
+        lambda: RedisStore("redis://h", timeout=True),
+        "timeout=True is no number above 0",
+    ),
+    "no clock": (
+        lambda: RedisStore("redis://h", clock=cast("Callable[[], int]", 1)),
+        "clock=1 is no clock",
+    ),
+    "an option that nobody knows": (
+        lambda: RedisStore("redis://h?nosuch=1"),
+        "is no URL: .*nosuch",
+    ),
+    "a password": (
+        lambda: RedisStore("redis://user:secret@h?nosuch=1"),
+        "^'redis://…@h.nosuch=1' is no URL",
     ),
     "no number": (lambda: RedisStore("redis://h", timeout=float("nan")), "timeout=nan"),
 }

@@ -6,16 +6,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Protocol, TypeAlias, TypeVar, cast
 
 from throttled_views.algorithms.base import AnyKernel
+from throttled_views.errors import ConfigurationError, shown
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.deciding import Taken
 
-__all__ = ["Clock", "QuickStore", "Store", "quick", "quick_store"]
+__all__ = ["Clock", "QuickStore", "Store", "checked_clock", "quick", "quick_store"]
 
 Clock: TypeAlias = Callable[[], int]
 """A clock: called without arguments it returns the time in microseconds."""
 
 
 _SubjectT = TypeVar("_SubjectT")
+
+
+def checked_clock(clock: Clock | None) -> Clock | None:
+    """Return *clock* if it can be one."""
+    if clock is not None and not callable(cast("object", clock)):
+        msg = f"clock={shown(clock)} is no clock. Write clock=ManualClock()"
+        raise ConfigurationError(msg)
+    return clock
 
 
 class Store(Protocol):

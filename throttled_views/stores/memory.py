@@ -23,13 +23,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar, cast
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
 from throttled_views.algorithms.kernels import kernel_of
+from throttled_views.errors import ConfigurationError
 from throttled_views.results import Charge, RateLimitResult, Receipt
-from throttled_views.stores.base import Clock, quick
+from throttled_views.stores.base import Clock, checked_clock, quick
 from throttled_views.stores.deciding import State, Taken, decide, look, shown
 
 __all__ = ["MemoryStore"]
@@ -172,7 +173,7 @@ class MemoryStore:
             which no step of the wall clock moves.
 
     Raises:
-        ValueError: *max_keys* is below 1.
+        ConfigurationError: *max_keys* is no number above 0, or *clock* no function.
 
     Attributes:
         evictions: Entries dropped at the bound although they were not full.
@@ -185,13 +186,16 @@ class MemoryStore:
     def __init__(
         self, *, max_keys: int = 1_000_000, clock: Clock | None = None
     ) -> None:
-        if max_keys < 1:
-            msg = f"max_keys must be 1 or more, not {max_keys!r}"
-            raise ValueError(msg)
+        if not isinstance(cast("object", max_keys), int) or max_keys < 1:
+            msg = (
+                f"max_keys must be 1 or more, not {max_keys!r}. Write max_keys=100_000"
+            )
+            raise ConfigurationError(msg)
         self.max_keys = max_keys
         self.evictions = 0
         self.exhausted_evictions = 0
         # In nanoseconds, as the system has it: one call less for each request.
+        clock = checked_clock(clock)
         self._now_ns = time.monotonic_ns if clock is None else _in_nanoseconds(clock)
         self._lock = threading.Lock()
         self._shards = [_Shard() for _ in range(-(-max_keys // _SHARD_SIZE))]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -32,7 +33,7 @@ from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.errors import ConfigurationError, StoreUnavailableError
 from throttled_views.results import Charge, RateLimitResult, Receipt
-from throttled_views.stores.base import Clock, quick
+from throttled_views.stores.base import Clock, checked_clock, quick
 from throttled_views.stores.courier import Courier, Line, Word
 from throttled_views.stores.deciding import Reader, State, Taken, decide, look
 from throttled_views.stores.denials import Begun, Denials, Pair
@@ -99,10 +100,15 @@ class RedisStore:
         clock: Clock | None = None,
     ) -> None:
         self._make_client, self._is_ours = _maker(client)
-        if not timeout > 0:
-            msg = f"timeout={timeout!r} is not above 0. Write seconds, such as 0.25"
+        given = cast("object", timeout)
+        is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+        if not is_number or not timeout > 0:
+            msg = (
+                f"timeout={timeout!r} is no number above 0. Write seconds, such as 0.25"
+            )
             raise ConfigurationError(msg)
         self._timeout = timeout
+        clock = checked_clock(clock)
         self._clock_us: Clock = clock or (lambda: _TIME_OF_THE_SERVER)
         self._homes: dict[asyncio.AbstractEventLoop, _Home] = {}
         self._denials = Denials(clock)
@@ -327,11 +333,12 @@ class RedisStore:
 def _maker(client: Any) -> tuple[Callable[[], _Client], bool]:
     """Return what gives a client for an event loop, and whether it is ours to close."""
     if isinstance(client, str):
-        make: Callable[[], _Client] = partial(cast("Any", Redis).from_url, client)
+        make: Callable[[], Any] = partial(cast("Any", Redis).from_url, client)
         try:
-            _ = make()
-        except ValueError as error:
-            msg = f"{client!r} is no URL: {error}. Write 'redis://localhost:6379/0'"
+            _ = make().connection_pool.make_connection()
+        except (ValueError, TypeError) as error:  # an option that nobody knows, too
+            url = re.sub("//.*@", "//…@", client)  # without a password
+            msg = f"{url!r} is no URL: {error}. Write 'redis://localhost:6379/0'"
             raise ConfigurationError(msg) from None
         return make, True
     if isinstance(client, (Redis, RedisCluster)):

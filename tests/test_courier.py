@@ -106,6 +106,63 @@ class Answering(Broken):
         self.hung_up += 1
 
 
+class Noting(Answering):
+    """A line that notes how many words it was to send, and admits all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = 0
+
+    def ask(self, command: Sequence[Word], answered: Answered) -> None:
+        """Note, and admit."""
+        self.sent += 1
+        super().ask(command, answered)
+
+
+async def test_a_check_is_sent_at_once_if_nothing_else_is_to_run() -> None:
+    """One alone waits for no iteration of the loop."""
+    line = Noting()
+    courier = courier_on(line)
+
+    future = courier.check((("a", SPEC),), taken)
+    sent = line.sent
+    await future
+    await courier.aclose()
+
+    assert 1 == sent
+
+
+async def test_a_check_waits_for_what_may_ask_in_the_same_iteration() -> None:
+    """It is sent when all that was to run has run."""
+    line = Noting()
+    courier = courier_on(line)
+    asyncio.get_running_loop().call_soon(lambda: None)  # it might ask
+
+    future = courier.check((("a", SPEC),), taken)
+    sent = line.sent
+    await future
+    await courier.aclose()
+
+    assert (0, 1) == (sent, line.sent)
+
+
+async def test_a_loop_that_tells_nothing_has_always_something_to_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that an iteration asks for travels together, whatever the loop."""
+    line = Noting()
+    with monkeypatch.context() as patch:
+        patch.delattr(asyncio.get_running_loop(), "_ready")
+        courier = courier_on(line)
+
+    future = courier.check((("a", SPEC),), taken)
+    sent = line.sent
+    await future
+    await courier.aclose()
+
+    assert (0, 1) == (sent, line.sent)
+
+
 @pytest.mark.parametrize("key", ["plain", "\ud800", "\x00|{}", "é" * 100])
 async def test_whatever_a_key_is_made_of_spoils_no_batch(key: str) -> None:
     """Each key can be sent; a lone surrogate, too."""

@@ -1,22 +1,37 @@
 """Each example runs and limits as it says."""
 
 import sys
+from collections.abc import Mapping
 from types import SimpleNamespace
 
 import pytest
 from fastapi import FastAPI
 
-from examples import bookshop, functions, quickstart
+from examples import (
+    api_keys,
+    constructor,
+    controller,
+    crud,
+    functions,
+    plans,
+    proxy,
+    quickstart,
+    versions,
+)
 from tests.clients import client_of
 
 ALICE = {"X-API-Key": "k-alice"}
 EMMA = {"isbn": "978-0-14-143958-7", "title": "Emma"}
 
 
-async def statuses(app: FastAPI, path: str, count: int) -> list[int]:
+async def statuses(
+    app: FastAPI, path: str, count: int, headers: Mapping[str, str] | None = None
+) -> list[int]:
     """Send *count* requests from one address and list how they are answered."""
     async with client_of(app) as client:
-        return [(await client.get(path)).status_code for _ in range(count)]
+        return [
+            (await client.get(path, headers=headers)).status_code for _ in range(count)
+        ]
 
 
 class TestQuickstart:
@@ -98,26 +113,25 @@ class TestFunctions:
         ]
 
 
-class TestBookshop:
-    """examples/bookshop.py."""
+class TestController:
+    """examples/controller.py."""
 
-    @pytest.fixture(name="shop")
-    def shop_fixture(self) -> FastAPI:
-        """Open a shop whose counters are fresh."""
-        return bookshop.create_app()
+    @pytest.fixture(autouse=True)
+    def _empty_shelf(self) -> None:
+        controller.SHELF.clear()
 
-    async def test_a_book_can_be_stored_listed_and_found(self, shop: FastAPI) -> None:
-        """The injected shelf is the same one in all handlers."""
-        async with client_of(shop) as client:
+    async def test_a_book_can_be_stored_listed_and_found(self) -> None:
+        """The handlers of the class are routes to one shelf."""
+        async with client_of(controller.app) as client:
             await client.post("/books", json=EMMA)
 
             assert [EMMA] == (await client.get("/books")).json()
             assert EMMA == (await client.get(f"/books/{EMMA['isbn']}")).json()
             assert "1" == (await client.head("/books")).headers["X-Books"]
 
-    async def test_a_missing_book_is_counted(self, shop: FastAPI) -> None:
+    async def test_a_missing_book_is_counted(self) -> None:
         """A 404 of the handler carries the headers of its quota."""
-        async with client_of(shop) as client:
+        async with client_of(controller.app) as client:
             answer = await client.get("/books/0")
 
         assert (404, "9") == (
@@ -125,19 +139,32 @@ class TestBookshop:
             answer.headers["RateLimit-Remaining"],
         )
 
-    async def test_the_third_write_within_a_second_is_refused(
-        self, shop: FastAPI
-    ) -> None:
+    async def test_the_third_write_within_a_second_is_refused(self) -> None:
         """Writes have a limit of their own, and the headers describe it."""
-        async with client_of(shop) as client:
+        async with client_of(controller.app) as client:
             answers = [await client.post("/books", json=EMMA) for _ in range(3)]
 
         assert [200, 200, 429] == [answer.status_code for answer in answers]
         assert "2" == answers[-1].headers["RateLimit-Limit"]
 
-    async def test_a_customer_is_counted_by_name(self, shop: FastAPI) -> None:
+    async def test_the_exempt_handler_is_never_refused(self) -> None:
+        """It answers as often as it is asked, without fields."""
+        async with client_of(controller.app) as client:
+            answers = [await client.head("/books") for _ in range(100)]
+
+        assert {200} == {answer.status_code for answer in answers}
+        assert "RateLimit-Limit" not in answers[-1].headers
+
+
+class TestApiKeys:
+    """examples/api_keys.py."""
+
+    async def test_a_customer_is_counted_by_name(self) -> None:
         """A known key has one counter at all addresses."""
-        async with client_of(shop) as one, client_of(shop) as other:
+        async with (
+            client_of(api_keys.app) as one,
+            client_of(api_keys.app) as other,
+        ):
             first = await one.get("/account", headers=ALICE)
             second = await other.get("/account", headers=ALICE)
 
@@ -146,9 +173,9 @@ class TestBookshop:
             second.json(),
         ]
 
-    async def test_an_invented_key_is_counted_by_address(self, shop: FastAPI) -> None:
+    async def test_an_invented_key_is_counted_by_address(self) -> None:
         """Changing an unknown key does not give a fresh quota."""
-        async with client_of(shop) as client:
+        async with client_of(api_keys.app) as client:
             remaining = [
                 (await client.get("/account", headers={"X-API-Key": key})).json()[
                     "remaining"
@@ -158,10 +185,157 @@ class TestBookshop:
 
         assert [4, 3] == remaining
 
-    async def test_the_health_check_is_never_refused(self, shop: FastAPI) -> None:
-        """An exempt view answers as often as it is asked, without headers."""
-        async with client_of(shop) as client:
-            answers = [await client.get("/health") for _ in range(100)]
 
-        assert {200} == {answer.status_code for answer in answers}
-        assert "RateLimit-Limit" not in answers[-1].headers
+class TestPlans:
+    """examples/plans.py."""
+
+    @pytest.mark.parametrize(
+        ("token", "admitted"), [("t-alice", 2), ("t-bob", 20)], ids=["free", "pro"]
+    )
+    async def test_a_plan_says_how_much(self, token: str, admitted: int) -> None:
+        """A user is admitted as often as the plan says, and is told of the plan's."""
+        headers = {"X-Token": token}
+        expected = [200] * admitted + [429]
+
+        assert expected == await statuses(plans.app, "/reports", admitted + 1, headers)
+
+    async def test_guessing_tokens_is_limited_by_address(self) -> None:
+        """After thirty wrong tokens nobody looks at the next one."""
+        headers = {"X-Token": "guessed"}
+        expected = [401] * 30 + [429]
+
+        assert expected == await statuses(plans.app, "/reports", 31, headers)
+
+
+class TestCrud:
+    """examples/crud.py."""
+
+    @pytest.fixture(autouse=True)
+    def _empty_tables(self) -> None:
+        crud.BOOKS.clear()
+        crud.AUTHORS.clear()
+
+    @pytest.mark.parametrize(
+        ("path", "new"),
+        [("/books", {"title": "Emma"}), ("/authors", {"name": "Jane Austen"})],
+        ids=["books", "authors"],
+    )
+    async def test_a_model_is_made_listed_found_and_removed(
+        self, path: str, new: dict[str, str]
+    ) -> None:
+        """Each subclass serves its own model with the handlers of the base."""
+        row = {"id": 1, **new}
+        async with client_of(crud.app) as client:
+            assert row == (await client.post(path, json=new)).json()
+            assert [row] == (await client.get(path)).json()
+            assert row == (await client.get(f"{path}/1")).json()
+            assert 204 == (await client.delete(f"{path}/1")).status_code
+            assert 404 == (await client.get(f"{path}/1")).status_code
+
+    async def test_what_is_sent_is_checked(self) -> None:
+        """An author has no title."""
+        async with client_of(crud.app) as client:
+            answer = await client.post("/authors", json={"title": "Emma"})
+
+        assert 422 == answer.status_code
+
+    @pytest.mark.parametrize(("path", "quota"), [("/books", 60), ("/authors", 5)])
+    async def test_a_subclass_may_have_a_quota_of_its_own(
+        self, path: str, quota: int
+    ) -> None:
+        """Reads are held to the quota of the class, or of its base."""
+        answers = await statuses(crud.app, path, quota + 1)
+
+        assert [200] * quota + [429] == answers
+
+    @pytest.mark.parametrize("path", ["/books", "/authors"])
+    async def test_writes_are_held_to_what_the_base_says(self, path: str) -> None:
+        """The limit of a handler is inherited with it."""
+        async with client_of(crud.app) as client:
+            answer = await client.delete(f"{path}/7")
+
+        assert "10" == answer.headers["RateLimit-Limit"]
+
+
+class TestConstructor:
+    """examples/constructor.py."""
+
+    async def test_handlers_share_what_the_constructor_prepares(self) -> None:
+        """Both see the invoices of the tenant that asks."""
+        tenant = {"X-Tenant": "ACME"}
+        async with client_of(constructor.app) as client:
+            listed = await client.get("/invoices", headers=tenant)
+            total = await client.get("/invoices/total", headers=tenant)
+
+        assert ([120, 80], 200) == (listed.json(), total.json())
+
+    async def test_the_session_of_each_request_is_closed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is open while the handler runs; a refused request opens none."""
+        opened: list[constructor.Session] = []
+
+        class Noted(constructor.Session):
+            async def invoices(self, tenant: str) -> list[int]:
+                assert self.is_open
+                opened.append(self)
+                return []
+
+        monkeypatch.setattr(constructor, "Session", Noted)
+        answers = await statuses(constructor.app, "/invoices", 6, {"X-Tenant": "a"})
+
+        assert [200] * 5 + [429] == answers
+        assert [False] * 5 == [session.is_open for session in opened]
+
+    async def test_a_parameter_of_the_constructor_is_required(self) -> None:
+        """Who does not say for whom is told so."""
+        assert [422] == await statuses(constructor.app, "/invoices", 1)
+
+
+class TestVersions:
+    """examples/versions.py."""
+
+    async def test_the_same_view_has_one_counter(self) -> None:
+        """What was spent in one version is not there in the other."""
+        async with client_of(versions.app) as client:
+            answers = [
+                await client.get(f"/{version}/items")
+                for version in ("v1", "v2", "v1", "v2", "v1")
+            ]
+
+        assert [200, 200, 200, 429, 429] == [answer.status_code for answer in answers]
+
+    async def test_different_views_of_one_path_are_counted_apart(self) -> None:
+        """The new version of a view has a quota of its own."""
+        async with client_of(versions.app) as client:
+            old = [await client.get("/v1/orders") for _ in range(4)]
+            new = await client.get("/v2/orders")
+
+        assert [200, 200, 200, 429] == [answer.status_code for answer in old]
+        assert {"apple": 1} == new.json()
+
+
+class TestProxy:
+    """examples/proxy.py."""
+
+    async def test_clients_behind_the_proxy_are_told_apart(self) -> None:
+        """One is refused, and the next one is not."""
+        one, other = ({"X-Forwarded-For": f"203.0.113.{last}"} for last in (1, 2))
+        async with client_of(proxy.app, "10.0.0.1") as client:
+            answers = [await client.get("/items", headers=one) for _ in range(4)]
+            answers.append(await client.get("/items", headers=other))
+
+        assert [200, 200, 200, 429, 200] == [answer.status_code for answer in answers]
+
+    async def test_a_client_cannot_name_itself(self) -> None:
+        """What it forwards is not believed, through the proxy or past it."""
+        named = [{"X-Forwarded-For": f"6.6.6.{n}, 203.0.113.3"} for n in range(4)]
+        async with (
+            client_of(proxy.app, "10.0.0.1") as through,
+            client_of(proxy.app) as past,
+        ):
+            behind = [await through.get("/items", headers=name) for name in named]
+            direct = [await past.get("/items", headers=name) for name in named]
+
+        for answers in (behind, direct):
+            assert [200, 200, 200, 429] == [answer.status_code for answer in answers]

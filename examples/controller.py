@@ -37,7 +37,7 @@ class Books(ThrottledView):
         SHELF[book.isbn] = book
         return book
 
-    @route.get("/{isbn}")
+    @route.get("/{isbn}", responses={404: {"description": "No such book"}})
     async def find(self, isbn: str) -> Book:
         """Find one book."""
         if isbn not in SHELF:
@@ -45,6 +45,7 @@ class Books(ThrottledView):
         return SHELF[isbn]
 
     @exempt
+    @route.head("", response_class=Response)
     async def head(self) -> Response:
         """Say how many books there are; never limited."""
         return Response(headers={"X-Books": str(len(SHELF))})

@@ -35,7 +35,7 @@ class CrudView(ThrottledView, Generic[ModelT, NewT]):
         self.rows[number] = row
         return row
 
-    @route.get("/{number}")
+    @route.get("/{number}", responses={404: {"description": "There is none"}})
     async def find(self, number: int) -> ModelT:
         """Find one."""
         if number not in self.rows:

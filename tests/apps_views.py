@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from fastapi import FastAPI
 
-from tests.asgi import answers, frozen_store, statuses
+from tests.asgi import FIELDS, answers, frozen_store, statuses
 from throttled_views import (
     KeyFunc,
     Limiter,
@@ -66,6 +66,20 @@ def operation(app: FastAPI, method: str = "get", path: str = "/v") -> dict[str, 
     """Return what the OpenAPI document of *app* says of a route."""
     found: dict[str, Any] = app.openapi()["paths"][path][method]
     return found
+
+
+def unlimited_document(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document of *app* without what it says of limits."""
+    document: dict[str, Any] = app.openapi()
+    for each in [each for path in document["paths"].values() for each in path.values()]:
+        each.pop("x-throttle", None)
+        each["responses"].pop("429", None)
+        for response in each["responses"].values():
+            for name in FIELDS:
+                response.get("headers", {}).pop(name, None)
+            if not response.get("headers", {"any"}):
+                del response["headers"]
+    return document
 
 
 def view_of(

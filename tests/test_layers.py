@@ -37,6 +37,7 @@ ORDER = (
     "_declaration",
     "_guard",
     "limiter",
+    "_openapi",
     "routing",
     "_definition",
     "views",

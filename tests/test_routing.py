@@ -751,7 +751,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str, object]] = {
     "responses": (
         {"responses": {404: {"description": "gone"}}},
         "responses",
-        {"200", "404"},
+        {"200", "404", "429"},
     ),
 }
 

@@ -18,12 +18,15 @@ from throttled_views._plan import Plan
 from throttled_views.errors import RegistrationError
 from throttled_views.limits import KeyFunc, Limit, Throttle, check_distinct, limits_of
 from throttled_views.outcome import Machinery
+from throttled_views.quotas import Quota
+from throttled_views.results import OnStoreError
 from throttled_views.throttled import Rule, Throttled, is_late
 
 __all__ = [
     "WEBSOCKET",
     "Binder",
     "Declaration",
+    "Held",
     "Part",
     "declaration_of",
     "declare",
@@ -45,6 +48,7 @@ class Binder(Machinery, Protocol):
 
     default: Throttle | None
     key_func: KeyFunc
+    on_store_error: OnStoreError
 
     def bind(
         self,
@@ -111,6 +115,36 @@ def late_functions(
         )
     ]
     return [*{id(each): each for each in functions if is_late(each)}.values()]
+
+
+class Held(NamedTuple):
+    """
+    A limit that an endpoint is held to.
+
+    Attributes:
+        limit: The limit.
+        limiter: Who holds it to that.
+        by_dependency: Whether a dependency does.
+    """
+
+    limit: Limit
+    limiter: Binder
+    by_dependency: bool
+
+    @property
+    def text(self) -> str:
+        """The quota, or ``"dynamic"`` if a function chooses it."""
+        return str(self.limit.quota) if self.is_static else "dynamic"
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the quota is known beforehand."""
+        return isinstance(self.limit.quota, Quota)
+
+    @property
+    def denies(self) -> bool:
+        """Whether requests are denied while the store is unavailable."""
+        return (self.limit.on_store_error or self.limiter.on_store_error) == "deny"
 
 
 class Declaration:
@@ -184,6 +218,19 @@ class Declaration:
         if (plans := self._plans.get(asked)) is None:
             plans = self._plans[asked] = self._made(limiter, methods)
         return plans
+
+    def held(self, limiter: Binder) -> list[Held]:
+        """
+        Return the limits that it is held to, or that others are if it is a dependency.
+
+        Args:
+            limiter: The limiter of the router.
+        """
+        return [
+            Held(limit, part.limiter or limiter, self.limits_others)
+            for part in self._parts(limiter)
+            for limit in part.limits
+        ]
 
     def late_functions(self, limiter: Binder) -> list[Callable[..., object]]:
         """

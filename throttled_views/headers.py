@@ -38,7 +38,7 @@ _RETRY_AFTER = "Retry-After"
 
 # Sections 5.1 and 5.2 of the draft. The detail is what is told without these, too.
 _PROBLEM_TYPES = "https://iana.org/assignments/http-problem-types"
-_QUOTA_EXCEEDED = {
+QUOTA_EXCEEDED = {
     "type": f"{_PROBLEM_TYPES}#quota-exceeded",
     "title": "Request cannot be satisfied as assigned quota has been exceeded",
     "status": 429,
@@ -443,7 +443,7 @@ class Outcome:
         if not self.answers or not self.governing().renderer.problem_details:
             return None
         violated = [each.name for each in self.told_of_all() if each.decision.limited]
-        return {**_QUOTA_EXCEEDED, "violated-policies": violated}
+        return {**QUOTA_EXCEEDED, "violated-policies": violated}
 
 
 class RateLimitContext:

@@ -147,6 +147,7 @@ class Limiter:
         self.store: Store = MemoryStore() if store is None else checked_store(store)
         self.hooks = checked_hooks(hooks)
         policy = checked_on_store_error(on_store_error)
+        self.on_store_error: OnStoreError = policy
         self.failover = Failover(
             self.store, policy, partial(_tell_store_state, self.hooks, policy)
         )
@@ -252,9 +253,9 @@ class Limiter:
             bound = self.bind(named, method=methods, route=route, by_dependency=True)
             return Plan(self, bound.rules)
 
-        functions = late_functions([Part(self, limits)], self)
-        dependency = dependency_on(functions, limit_it)
-        declare(dependency, Declaration(dependency, limits_others=True))
+        parts = [Part(self, limits)]
+        dependency = dependency_on(late_functions(parts, self), limit_it)
+        declare(dependency, Declaration(dependency, parts=parts, limits_others=True))
         return dependency
 
     def _among_dependencies(self, limits: Sequence[Limit], on: str) -> list[Limit]:

@@ -68,6 +68,7 @@ from throttled_views._declaration import (
 from throttled_views._endpoints import guarded, is_guarded
 from throttled_views._functions import check_functions
 from throttled_views._guard import guard_of
+from throttled_views._openapi import document, held_by_dependencies
 from throttled_views._plan import Plan, decide_all, early_plans
 from throttled_views._view_binding import view_endpoint
 from throttled_views.errors import (
@@ -342,10 +343,13 @@ class ThrottledRoute(APIRoute):
         late = declaration.late_functions(limiter)
         endpoint = _guarded(endpoint, limiter) if late else unguarded(endpoint)
         super().__init__(path, endpoint, **kwargs)
-        by_dependency = _limits_others(self.dependant)
+        depended = [*held_by_dependencies(self.dependant)]
+        by_dependency = bool(depended)
         plans = self._plans_of(declaration, limiter, by_dependency=by_dependency)
         self.plans = early_plans(plans)
         self.tells = bool(plans) or by_dependency
+        if self.tells:
+            document(self, [*declaration.held(limiter), *depended])
         told_methods: frozenset[str] = frozenset((self.tells and self.methods) or ())
         quick = self.plans[0].quick if len(self.plans) == 1 else None
         # Together: looking an attribute up is not free in an object of this size.
@@ -438,14 +442,6 @@ def _guarded(endpoint: Callable[..., Any], limiter: Limiter) -> Callable[..., An
     )
     declare(served, declaration)
     return served
-
-
-def _limits_others(dependant: Any) -> bool:
-    """Tell whether a dependency limits, however deep it is."""
-    return any(
-        declaration_of(each.call).limits_others or _limits_others(each)
-        for each in dependant.dependencies
-    )
 
 
 class _Served(NamedTuple):

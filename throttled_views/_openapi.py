@@ -1,0 +1,181 @@
+"""
+What OpenAPI documents say of limits: responses, header fields, and quotas.
+
+What users say themselves stays. What they say of a response without its fields, or
+without its body, is completed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from fastapi.routing import APIRoute
+
+from throttled_views._declaration import Held, declaration_of
+from throttled_views.headers import (
+    QUOTA_EXCEEDED,
+    REDUCED_CAPACITY,
+    HeaderPolicy,
+    IETFHeaders,
+)
+
+__all__ = ["document", "held_by_dependencies"]
+
+QUOTAS = "x-throttle"
+"""The extension of an operation that lists its quotas."""
+
+_Document: TypeAlias = dict[str, Any]
+
+_RETRY_AFTER = {
+    "description": "Seconds until the same request is admitted, if it ever is.",
+    "schema": {"type": "integer", "minimum": 1},
+}
+_NUMBERS = (
+    "Requests that a client may make at once.",
+    "Requests that the client may make right now.",
+    "Seconds until the client may make all of them again.",
+)
+# Structured fields, so that there is no more to say of them in a schema.
+_TEXTS = (
+    ("The limits: capacity and seconds to fill it.", '"1";q=100;w=60'),
+    ("What is left: requests, and seconds until all are back.", '"1";r=99;t=1'),
+)
+_PLAIN = {
+    "type": "object",
+    "title": "RateLimitDetail",
+    "properties": {"detail": {"type": "string"}},
+    "required": ["detail"],
+}
+_PROBLEM = {
+    "type": "object",
+    "title": "RateLimitProblem",
+    "description": "Problem details, as RFC 9457 has them.",
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "violated-policies": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["type", "title", "status", "detail", "violated-policies"],
+}
+
+
+def held_by_dependencies(dependant: Any) -> Iterator[Held]:
+    """Yield the limits that dependencies hold an endpoint to, each once."""
+    seen: set[int] = set()
+    for call in _calls(dependant):
+        declaration = declaration_of(call)
+        if declaration.limits_others and id(call) not in seen:
+            seen.add(id(call))
+            for part in declaration.parts:
+                assert part.limiter is not None  # noqa: S101 - for type checkers
+                yield from declaration.held(part.limiter)
+
+
+def _calls(dependant: Any) -> Iterator[Any]:
+    for each in dependant.dependencies:
+        yield each.call
+        yield from _calls(each)
+
+
+def document(route: APIRoute, held: Sequence[Held]) -> None:
+    """Let the document of *route* say what it is *held* to."""
+    extra: _Document = dict(route.openapi_extra or {})
+    extra.setdefault(QUOTAS, [each.text for each in held])
+    route.openapi_extra = extra
+    responses: dict[int | str, _Document] = dict(route.responses)
+    # What is said there is written over the rest.
+    elsewhere: Mapping[str, _Document] = extra.get("responses", {})
+    for status, ours in _responses(route, held):
+        if str(status) not in elsewhere:
+            key = next((each for each in responses if str(each) == str(status)), status)
+            responses[key] = _completed(responses.get(key, {}), ours)
+    route.responses = responses
+
+
+def _responses(
+    route: APIRoute, held: Sequence[Held]
+) -> Iterator[tuple[int, _Document]]:
+    fields: _Document = {}
+    for each in held:
+        fields.update(_fields_of(each.limiter.renderer.policy))
+    success = _success_status(route)
+    if success is not None and fields:
+        yield success, {"headers": fields}
+    yield 429, _refusal(held, QUOTA_EXCEEDED, {**fields, **_retry_fields(held)})
+    denying = [each for each in held if each.denies]
+    if denying:
+        yield 503, _refusal(denying, REDUCED_CAPACITY, {"Retry-After": _RETRY_AFTER})
+
+
+def _success_status(route: APIRoute) -> int | None:
+    """Return what FastAPI takes for the status of a success, None if it cannot tell."""
+    if route.status_code is not None:
+        return route.status_code
+    response_class: Any = route.response_class
+    response_class = getattr(response_class, "value", response_class)
+    parameters = inspect.signature(response_class.__init__).parameters
+    default = getattr(parameters.get("status_code"), "default", None)
+    return default if isinstance(default, int) else None
+
+
+def _fields_of(policy: HeaderPolicy | None) -> _Document:
+    """Return the fields that *policy* writes on any response."""
+    if policy is None:
+        return {}
+    names = policy.names[:-1]
+    if isinstance(policy, IETFHeaders):
+        return {
+            name: {"description": text, "schema": {"type": "string"}, "example": like}
+            for name, (text, like) in zip(names, _TEXTS, strict=True)
+        }
+    schema = {"type": "integer", "minimum": 0}
+    return {
+        name: {"description": text, "schema": schema}
+        for name, text in zip(names, _NUMBERS, strict=True)
+    }
+
+
+def _retry_fields(held: Sequence[Held]) -> _Document:
+    policies = [each.limiter.renderer.policy for each in held]
+    names = [each.names[-1] if each else "Retry-After" for each in policies]
+    return dict.fromkeys(names, _RETRY_AFTER)
+
+
+def _refusal(
+    held: Sequence[Held], problem: Mapping[str, object], fields: _Document
+) -> _Document:
+    content: _Document = {}
+    for each in held:
+        # A dependency can only raise, and FastAPI has no problem details.
+        if each.limiter.renderer.problem_details and not each.by_dependency:
+            violated: list[str] = []
+            example = {**problem, "violated-policies": violated}
+            body = {"schema": _PROBLEM, "example": example}
+            content["application/problem+json"] = body
+        else:
+            example = {"detail": problem["detail"]}
+            content["application/json"] = {"schema": _PLAIN, "example": example}
+    return {
+        "description": problem["detail"],
+        "headers": fields,
+        "content": content,
+    }
+
+
+def _completed(theirs: _Document, ours: _Document) -> _Document:
+    """Return *theirs*, with what only *ours* says."""
+    known = {name.lower() for name in theirs.get("headers", {})}
+    fields = {
+        name: field
+        for name, field in ours["headers"].items()
+        if name.lower() not in known
+    }
+    headers = {**theirs.get("headers", {}), **fields}
+    both = {**ours, **theirs, "headers": headers}
+    if "model" in theirs and "content" not in theirs:
+        both.pop("content", None)
+    return both

@@ -1,14 +1,19 @@
 """Each example runs and limits as it says."""
 
+import re
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
 from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from starlette.testclient import WebSocketDenialResponse
 
 from examples import (
     api_keys,
+    chat,
     constructor,
     controller,
     crud,
@@ -19,6 +24,8 @@ from examples import (
     versions,
 )
 from tests.clients import client_of
+from tests.documents import ROOT
+from throttled_views import MemoryStore
 
 ALICE = {"X-API-Key": "k-alice"}
 EMMA = {"isbn": "978-0-14-143958-7", "title": "Emma"}
@@ -32,6 +39,29 @@ async def statuses(
         return [
             (await client.get(path, headers=headers)).status_code for _ in range(count)
         ]
+
+
+EXAMPLES = ROOT / "examples"
+MODULES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", [*MODULES, "shop.main"])
+def test_an_example_can_be_served(name: str) -> None:
+    """It has an application, under the name that its docstring gives uvicorn."""
+    module = import_module(f"examples.{name}")
+    package = import_module(f"examples.{name.partition('.')[0]}")
+    said = f"{package.__doc__}"
+
+    assert isinstance(module.app, FastAPI)
+    assert name == "quickstart" or f"uvicorn examples.{name}:app" in said
+
+
+def test_the_index_lists_all_examples() -> None:
+    """Each file, and each package, stands there once."""
+    index = (EXAMPLES / "README.md").read_text("utf-8")
+    listed = re.findall(r"^\| \[(\S+)\]\(\1\) \|", index, re.MULTILINE)
+
+    assert sorted([*(f"{name}.py" for name in MODULES), "shop/"]) == sorted(listed)
 
 
 class TestQuickstart:
@@ -313,6 +343,51 @@ class TestVersions:
 
         assert [200, 200, 200, 429] == [answer.status_code for answer in old]
         assert {"apple": 1} == new.json()
+
+
+class TestChat:
+    """examples/chat.py."""
+
+    @pytest.fixture(name="client")
+    def client_fixture(self) -> TestClient:
+        """Give a client that did not connect before."""
+        store = chat.limiter.store
+        assert isinstance(store, MemoryStore)
+        store.clear()
+        return TestClient(chat.app)
+
+    def test_the_sixth_message_is_not_acted_upon(self, client: TestClient) -> None:
+        """Five messages are answered, the next is told to wait; the socket stays."""
+        with client.websocket_connect("/chat") as socket:
+            answers: list[str] = []
+            for number in range(7):
+                socket.send_text(str(number))
+                answers.append(socket.receive_text())
+
+        heard = [f"You said {number}" for number in range(5)]
+        assert [*heard, "Slow down", "Slow down"] == answers
+
+    def test_a_new_connection_gives_no_new_messages(self, client: TestClient) -> None:
+        """Messages are counted by client, and not by connection."""
+        for expected in ("You said a", "Slow down"):
+            with client.websocket_connect("/chat") as socket:
+                for _ in range(5):
+                    socket.send_text("a")
+                    assert expected == socket.receive_text()
+
+    def test_the_third_connection_is_refused(self, client: TestClient) -> None:
+        """It is a 429, before it is accepted, and says when to come again."""
+        for _ in range(2):
+            with client.websocket_connect("/chat"):
+                pass
+        with (
+            pytest.raises(WebSocketDenialResponse) as caught,
+            client.websocket_connect("/chat"),
+        ):
+            pass
+
+        refusal = caught.value
+        assert (429, "30") == (refusal.status_code, refusal.headers["Retry-After"])
 
 
 class TestProxy:

@@ -6,9 +6,7 @@ from typing import TypeAlias
 
 import httpx
 from fastapi import APIRouter, FastAPI
-from starlette.applications import Starlette
-from starlette.routing import Router
-from starlette.types import Message, Scope
+from starlette.types import ASGIApp, Message, Scope
 
 from tests.clock import ManualClock
 from throttled_views import (
@@ -22,7 +20,7 @@ from throttled_views import (
     client_ip,
 )
 
-App: TypeAlias = Starlette | Router
+App: TypeAlias = ASGIApp
 
 CLIENT = "192.0.2.1"
 FIELDS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After")

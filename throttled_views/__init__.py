@@ -46,6 +46,7 @@ from throttled_views.limits import (
     QuotaFunc,
     Throttle,
 )
+from throttled_views.middleware import RateLimitMiddleware
 from throttled_views.outcome import (
     CurrentRateLimit,
     RateLimitExceededError,
@@ -101,6 +102,7 @@ __all__ = [
     "RateLimitContext",
     "RateLimitExceededError",
     "RateLimitHeaderPolicy",
+    "RateLimitMiddleware",
     "RateLimitResult",
     "RateLimitState",
     "Receipt",

@@ -17,15 +17,16 @@ from starlette.types import Scope
 
 from throttled_views._endpoints import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
-from throttled_views.headers import merged
+from throttled_views.headers import Phase, merged
 from throttled_views.outcome import (
     RateLimitExceededError,
     RateLimitUnavailableError,
     context_of,
     fields_of,
+    is_told,
     own_response,
 )
-from throttled_views.throttled import Answers
+from throttled_views.throttled import NO_ANSWERS, Answers
 
 __all__ = ["decide", "guard_of", "write"]
 
@@ -67,11 +68,17 @@ def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
     return guard
 
 
-async def decide(plans: Sequence[Plan], scope: Scope, answers: Answers) -> None:
+async def decide(
+    plans: Sequence[Plan],
+    scope: Scope,
+    answers: Answers = NO_ANSWERS,
+    *,
+    phase: Phase = "late",
+) -> None:
     """
     Charge the request by *plans*; if it is refused, all charged here comes back.
 
-    What was charged before anything was read is not charged here, and stays charged.
+    What was charged in an earlier phase is not charged here, and stays charged.
 
     Raises:
         RateLimitExceededError: It is refused.
@@ -82,7 +89,7 @@ async def decide(plans: Sequence[Plan], scope: Scope, answers: Answers) -> None:
         scope.get("extensions") or ()
     )
     try:
-        is_refused = await decide_all(plans, scope, answers, late=True)
+        is_refused = await decide_all(plans, scope, answers, phase=phase)
     except RateLimitUnavailableError as error:
         if cannot_deny:
             raise WebSocketException(_TRY_AGAIN_LATER, error.detail) from error
@@ -100,7 +107,7 @@ def write(response: Response, scope: Scope) -> None:
 
     A field of the user is kept; one that we wrote, before more was decided, is not.
     """
-    if _is_written_by_route(scope):
+    if _is_told(scope):
         return
     raw, ours = response.raw_headers, fields_of(scope)
     present, written = dict(raw), scope.get(_WRITTEN, {})
@@ -112,15 +119,15 @@ def write(response: Response, scope: Scope) -> None:
     scope[_WRITTEN] = dict(ours)
 
 
-def _is_written_by_route(scope: Scope) -> bool:
-    """Tell whether the route, a `ThrottledRoute`, writes the fields on any response."""
-    return bool(getattr(scope.get("route"), "tells", False))
+def _is_told(scope: Scope) -> bool:
+    """Tell whether the route, a `ThrottledRoute`, or a middleware tells the outcome."""
+    return bool(getattr(scope.get("route"), "tells", False)) or is_told(scope)
 
 
 def _told_by_response(response: Response, scope: Scope) -> Response:
     """Return *response* with the fields of the outcome; it is not changed itself."""
     fields = fields_of(scope)
-    if not fields or _is_written_by_route(scope):
+    if not fields or _is_told(scope):
         return response
     told = copy.copy(response)
     told.raw_headers = merged(response.raw_headers, fields)
@@ -139,7 +146,7 @@ def _told_by_error(error: HTTPException, scope: Scope) -> HTTPException:
     if (
         not fields
         or isinstance(error, RateLimitExceededError)
-        or _is_written_by_route(scope)
+        or _is_told(scope)
     ):
         return error
     own = {name.lower(): (name, value) for name, value in (error.headers or {}).items()}

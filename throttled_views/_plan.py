@@ -18,7 +18,7 @@ from throttled_views._kinds import scope_reader_of
 from throttled_views._principals import encoded_principal
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.errors import StoreUnavailableError
-from throttled_views.headers import Answer, Builder, Outcome, Told
+from throttled_views.headers import Answer, Builder, Outcome, Phase, Told
 from throttled_views.outcome import (
     Machinery,
     Quick,
@@ -53,7 +53,7 @@ class Plan:
         self._machinery = machinery
         self.rules = rules
         self._single = self._one()
-        self.quick = None if self._single is None else self._single.quick()
+        self.quick = None if self._single is None else self._single.quick
 
     def early(self) -> Plan:
         """Return a plan of what can be decided before anything is read."""
@@ -96,6 +96,9 @@ class _Single:
     The one limit of a plan, with numbers that are known beforehand.
 
     A store of ours decides it, and nothing is built that nobody may ask for.
+
+    Attributes:
+        quick: Decides by the scope alone; None if the key is not in it.
     """
 
     __slots__ = (
@@ -106,6 +109,7 @@ class _Single:
         "_rule",
         "_store",
         "_take",
+        "quick",
     )
 
     def __init__(
@@ -124,9 +128,9 @@ class _Single:
         self._take = self._taker(encoded_principal)
         merged = machinery.renderer.merger(kernel, cost, self._told)
         self._builder = Builder(machinery.renderer, self._add_to, merged)
+        self.quick = self._quicker()
 
-    def quick(self) -> Quick | None:
-        """Return what decides by the scope alone, None if the key is not in it."""
+    def _quicker(self) -> Quick | None:
         principal_of = scope_reader_of(self._rule.key_func)
         if principal_of is None:
             return None
@@ -135,13 +139,18 @@ class _Single:
     async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
         """Charge the request, once; see `Plan.decide`."""
         rule, store = self._rule, self._machinery.store
+        if self.quick is not None and outcome.is_empty:
+            taken = await self._taken(self.quick.take(scope))
+            if taken is not None:
+                outcome.add(self._builder, taken)
+                return taken[0]
         if rule in outcome.decided:
             return False
         principal = await rule.principal(scope, answers)
         if principal is None or (store, rule.key(principal)) in outcome.decided:
             outcome.decided.append(rule)
             return False
-        taken = await self._taken(principal)
+        taken = await self._taken(self._take(principal))
         if taken is not None:
             outcome.add(self._builder, taken)
             return taken[0]
@@ -149,9 +158,8 @@ class _Single:
         charge = rule.charge_to(rule.key(principal))
         return await _acquired(self._machinery, [(rule, charge)], outcome)
 
-    async def _taken(self, principal: str) -> Taken | None:
+    async def _taken(self, taking: Taken | Awaitable[Taken] | None) -> Taken | None:
         """Return what the store decides, None if it is down."""
-        taking = self._take(principal)
         if taking is None or isinstance(taking, tuple):
             return taking
         try:
@@ -225,13 +233,13 @@ async def decide_all(
     scope: Scope,
     answers: Answers = NO_ANSWERS,
     *,
-    late: bool = False,
+    phase: Phase = "early",
 ) -> bool:
     """
     Charge a request by *plans*, one limiter after the other.
 
     Returns:
-        Whether it is refused. If so, all that was charged in this phase came back: a
+        Whether it is refused. If so, all that was charged in this decision came back: a
         refusal is free.
 
     Raises:
@@ -242,10 +250,12 @@ async def decide_all(
         plans: What to charge by.
         scope: The request.
         answers: Those of the functions that FastAPI solved.
-        late: Whether this is right before the handler.
+        phase: When this is.
     """
     outcome = outcome_of(scope)
-    outcome.enter(late=late)
+    outcome.enter(phase)
+    if phase != "app":
+        outcome.serve(id(scope), scope.get("endpoint"))
     try:
         for plan in plans:
             if await plan.decide(scope, answers, outcome):

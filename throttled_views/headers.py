@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from throttled_views._fields import is_field_name
 from throttled_views.algorithms.base import AnyKernel
@@ -336,33 +336,47 @@ class Builder:
         self.merged = merged
 
 
+Phase: TypeAlias = Literal["app", "early", "late"]
+"""When a limit is decided: by a middleware, by a route, or right before its handler."""
+
+# What is decided in the second of two such phases, one after the other, is one decision
+# with the first: nothing was done for the request in between.
+_ONE_DECISION = {("app", "app"), ("app", "early"), ("late", "late")}
+
+
 class Outcome:
     """
     All that was decided for a request; one object per request.
 
     Args:
-        scope_id: The `id` of the scope it is of.
+        scope_id: The `id` of the scope it is of; 0 if no route serves it yet.
         endpoint: What serves that scope.
+
+    Attributes:
+        is_told: Whether what began it, before there was a route, puts its fields on
+            whatever is the response.
     """
 
     __slots__ = (
         "_answers",
         "_charged",
         "_decided",
-        "_is_late",
         "_pending",
+        "_phase",
         "_rendered",
         "endpoint",
+        "is_told",
         "scope_id",
     )
 
     def __init__(self, scope_id: int = 0, endpoint: object = None) -> None:
         self.scope_id = scope_id
         self.endpoint = endpoint
+        self.is_told = not scope_id
         self._answers: list[Answer] = []
         self._charged: list[tuple[Store, Answer]] = []
         self._decided: list[object] = []
-        self._is_late = False
+        self._phase: Phase = "early" if scope_id else "app"
         self._pending: tuple[Builder, Taken] | None = None
         self._rendered: tuple[int, RawHeaders] = 0, []
 
@@ -384,11 +398,21 @@ class Outcome:
         self._settle()
         return self._charged
 
-    def enter(self, *, late: bool) -> None:
-        """Go on to a phase: what was charged in the one before stays charged."""
-        if not late or not self._is_late:
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was decided yet."""
+        return self._pending is None and not self._decided
+
+    def serve(self, scope_id: int, endpoint: object) -> None:
+        """Be of the scope that *endpoint* serves, unless this is of another already."""
+        if not self.scope_id:
+            self.scope_id, self.endpoint = scope_id, endpoint
+
+    def enter(self, phase: Phase) -> None:
+        """Go on to *phase*; what was charged in another decision stays charged."""
+        if (self._phase, phase) not in _ONE_DECISION:
             self.charged.clear()
-            self._is_late = late
+        self._phase = phase
 
     def add(self, builder: Builder, taken: Taken) -> None:
         """Add a decision; what tells it is built when somebody asks."""
@@ -426,8 +450,8 @@ class Outcome:
         for each in (answer.told for answer in self.answers):
             number = seen[each.name] = seen.get(each.name, 0) + 1
             # Limits of two limiters, and of dependencies, may have the same name.
-            name = each.name if number == 1 else f"{each.name} #{number}"
-            told_of_all.append(each._replace(name=name))
+            name = f"{each.name} #{number}"
+            told_of_all.append(each if number == 1 else each._replace(name=name))
         return told_of_all
 
     def raw_headers(self) -> RawHeaders:

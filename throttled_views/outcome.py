@@ -7,20 +7,20 @@ files and error responses alike, and stay when a handler of the user renders the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from inspect import iscoroutinefunction
 from itertools import takewhile
 from types import SimpleNamespace
-from typing import Annotated, Any, NoReturn, Protocol, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 from fastapi import Depends, HTTPException
 from fastapi.exception_handlers import http_exception_handler
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import request_response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from throttled_views.errors import LimitedError, StoreUnavailableError
 from throttled_views.headers import (
@@ -51,6 +51,8 @@ _BODY_HEADERS = [
     (b"content-length", b"%d" % len(_BODY)),
     (b"content-type", b"application/json"),
 ]
+# Of a response; the second is to a handshake that is refused.
+_STARTS = frozenset(("http.response.start", "websocket.http.response.start"))
 _REFUSAL = {"type": "http.response.start", "status": _TOO_MANY_REQUESTS}
 
 
@@ -232,8 +234,33 @@ def begin(scope: Scope) -> None:
     One that came with a copy of another scope, which an application dispatches by
     itself, is of another request.
     """
-    if outcome_of(scope).scope_id != id(scope):
+    outcome = outcome_of(scope)
+    outcome.serve(id(scope), scope.get("endpoint"))
+    if outcome.scope_id != id(scope):
         scope[SCOPE_KEY] = Outcome(id(scope), scope.get("endpoint"))
+
+
+def begin_app(scope: Scope, send: Send) -> Send:
+    """
+    Begin to serve *scope* before there is a route; return what sends and tells.
+
+    Of several who do so, the first tells.
+    """
+    if SCOPE_KEY in scope:
+        return send
+    scope[SCOPE_KEY] = Outcome()
+    return partial(send_with_headers, send, scope)
+
+
+def is_told(scope: Scope) -> bool:
+    """Tell whether what began before there was a route tells the outcome."""
+    recorded: _Recorded = scope.get(SCOPE_KEY)
+    return isinstance(recorded, Outcome) and recorded.is_told
+
+
+def telling(send: Send, scope: Scope) -> Send:
+    """Return what sends and tells the outcome of *scope*."""
+    return send if is_told(scope) else partial(send_with_headers, send, scope)
 
 
 def outcome_of(scope: Scope) -> Outcome:
@@ -241,7 +268,7 @@ def outcome_of(scope: Scope) -> Outcome:
     Return the outcome of the request of *scope*, making it if need be.
 
     What a copy of a scope brings along is of the same request as long as the same
-    endpoint serves it: routes and middleware may copy a scope on its way.
+    endpoint serves it, or none yet: routes and middleware may copy a scope on its way.
     """
     recorded: _Recorded = scope.get(SCOPE_KEY)
     if isinstance(recorded, tuple):
@@ -250,7 +277,7 @@ def outcome_of(scope: Scope) -> Outcome:
         recorded.add(builder, taken)
     endpoint = scope.get("endpoint")
     if recorded is None or (
-        recorded.scope_id != id(scope) and recorded.endpoint is not endpoint
+        recorded.scope_id not in {0, id(scope)} and recorded.endpoint is not endpoint
     ):
         recorded = Outcome(id(scope), endpoint)
     scope[SCOPE_KEY] = recorded
@@ -291,7 +318,7 @@ handler runs. Its `result` raises `NoRateLimitError` if no limit applied.
 # Not a coroutine function: one would cost a coroutine more for each message.
 def send_with_headers(send: Send, scope: Scope, message: Message) -> Awaitable[None]:
     """Send *message*; if a response starts with it, with the fields of the outcome."""
-    if message["type"] != "http.response.start":
+    if message["type"] not in _STARTS:
         return send(message)
     message = dict(message)  # it may be a constant of the application
     headers = message.get("headers", ())
@@ -313,19 +340,20 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     handlers = _handlers_of(scope)
     is_plain = not _has_problem_details(scope)
     if is_plain and _is_left_to_fastapi(handlers, _ASKED_FIRST):
-        await send({**_REFUSAL, "headers": _merged((), scope) + _BODY_HEADERS})
+        fields = [] if is_told(scope) else _merged((), scope)
+        await send({**_REFUSAL, "headers": fields + _BODY_HEADERS})
         await send({"type": "http.response.body", "body": _BODY})
         return
     error = RateLimitExceededError(context_of(scope))
-    telling = partial(send_with_headers, send, scope)
+    send = telling(send, scope)
     handler = handlers.get(next(filter(handlers.__contains__, _ASKED), None))
     if not iscoroutinefunction(handler):  # in a thread, or by Starlette's own
-        await fail(error, scope, receive, telling)
+        await fail(error, scope, receive, send)
         return
     response = own_response(error, scope) or await handler(
         Request(scope, receive, send), error
     )
-    await response(scope, receive, telling)
+    await response(scope, receive, send)
 
 
 def _has_problem_details(scope: Scope) -> bool:
@@ -335,22 +363,19 @@ def _has_problem_details(scope: Scope) -> bool:
     return outcome_of(scope).problem_details() is not None
 
 
-async def fail(
-    error: _DecidedError, scope: Scope, receive: Receive, send: Send
-) -> None:
+async def fail(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
     """
-    Answer the request as the application answers one whose endpoint raises.
+    Answer the request as the application answers one whose endpoint raises *error*.
 
     Where FastAPI would answer, and the limiter is to give problem details, they are.
     """
-    response = own_response(error, scope) or request_response(_raiser(error))
-    await response(scope, receive, send)
+    response = own_response(error, scope) if isinstance(error, _DecidedError) else None
+    handling = ExceptionMiddleware(_raiser(error), _handlers_of(scope))
+    await (response or handling)(scope, receive, send)
 
 
-def _raiser(
-    error: HTTPException,
-) -> Callable[[Request], Coroutine[None, None, NoReturn]]:
-    async def raise_it(_request: Request) -> NoReturn:
+def _raiser(error: Exception) -> ASGIApp:
+    async def raise_it(_scope: Scope, _receive: Receive, _send: Send) -> None:
         raise error
 
     return raise_it

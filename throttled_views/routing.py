@@ -99,6 +99,7 @@ from throttled_views.outcome import (
     fail,
     refuse,
     send_with_headers,
+    telling,
 )
 from throttled_views.quotas import Algorithm
 from throttled_views.stores.base import Store
@@ -414,7 +415,7 @@ class ThrottledRoute(APIRoute):
         if self.plans:
             return self._decide_all_and_handle(scope, receive, send)
         *_, serve = self._path
-        return serve(scope, receive, partial(send_with_headers, send, scope))
+        return serve(scope, receive, telling(send, scope))
 
     async def _decide_all_and_handle(
         self, scope: Scope, receive: Receive, send: Send
@@ -428,7 +429,7 @@ class ThrottledRoute(APIRoute):
             await refuse(scope, receive, send)
             return
         *_, serve = self._path
-        await serve(scope, receive, partial(send_with_headers, send, scope))
+        await serve(scope, receive, telling(send, scope))
 
 
 def _guarded(endpoint: Callable[..., Any], limiter: Limiter) -> Callable[..., Any]:

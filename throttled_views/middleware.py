@@ -1,0 +1,175 @@
+"""
+Limits of a whole application, which also hold for what no route serves.
+
+It is pure ASGI: streams, background tasks and the messages of sockets pass untouched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from throttled_views._binding import name_of
+from throttled_views._declaration import WEBSOCKET
+from throttled_views._early import called
+from throttled_views._functions import check_connection
+from throttled_views._guard import decide
+from throttled_views._plan import Plan, decide_all
+from throttled_views.errors import RegistrationError
+from throttled_views.limiter import Limiter, default_limiter
+from throttled_views.limits import Limit, Throttle, limit_text, limits_of
+from throttled_views.outcome import begin_app, fail, refuse
+from throttled_views.quotas import Quota
+from throttled_views.throttled import Rule, is_late
+
+__all__ = ["RateLimitMiddleware"]
+
+_logger = logging.getLogger("throttled_views")
+
+_APP = "APP"
+"""What stands for the methods of what an application limits."""
+
+_SERVED = frozenset(("http", "websocket"))
+
+
+class RateLimitMiddleware:
+    """
+    Limits all requests to an application together, whatever serves them.
+
+    Routes, exempt ones too, files, mounted applications, WebSockets and paths that do
+    not exist: a request is charged once, before it is routed. Limits of its route come
+    on top; the header fields tell of all of them. A refusal is answered by the
+    exception handlers of the application.
+
+    Without *throttle* it limits nothing, and writes the fields of what routes decide
+    on responses that do not have them yet.
+
+    Add it before `CORSMiddleware`, so that a browser may read its refusals::
+
+        app.add_middleware(RateLimitMiddleware, limiter=limiter, throttle="1000/m")
+        app.add_middleware(CORSMiddleware, …)
+
+    Args:
+        app: What it is around.
+        limiter: The machinery to share; the process-wide default unless given.
+        throttle: What to limit to: all that a view's ``throttle`` takes. Its functions
+            take the connection, or nothing. Middleware of one limiter with equal
+            quotas share their counts.
+
+    Raises:
+        InvalidQuotaError: A text is not a quota.
+        RegistrationError: A function takes what only FastAPI could give it.
+
+    Attributes:
+        app: What it is around.
+        limiter: The machinery.
+        limits: The limits, in order.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limiter: Limiter | None = None,
+        throttle: Throttle | None = None,
+    ) -> None:
+        self.app = app
+        self.limiter = limiter or default_limiter()
+        self.limits = _named(() if throttle is None else limits_of(throttle))
+        self._rules = list(_rules_of(self.limiter, self.limits))
+        self._plans = [Plan(self.limiter, self._rules)] if self._rules else []
+        if self._plans and _has_cors(app):
+            _logger.warning(
+                "CORSMiddleware is inside RateLimitMiddleware: browsers cannot read "
+                "refusals, and preflight requests are counted. Add it after "
+                "RateLimitMiddleware, which puts it outside"
+            )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve *scope*, or refuse it."""
+        if scope["type"] not in _SERVED:
+            await self.app(scope, receive, send)
+            return
+        if isinstance(self.app, Starlette):
+            scope["app"] = self.app  # as it does itself: its handlers are asked
+        send = begin_app(scope, send)
+        if not self._plans:
+            await self.app(scope, receive, send)
+            return
+        try:
+            is_refused = await self._decide(scope)
+        except Exception as error:  # noqa: BLE001 - the handlers' choice, or raised again
+            await fail(error, scope, receive, send)
+            return
+        serve = refuse if is_refused else self.app
+        await serve(scope, receive, send)
+
+    async def _decide(self, scope: Scope) -> bool:
+        """Charge the request; tell if it is refused. Of a socket, that is raised."""
+        if scope["type"] == "http":
+            return await decide_all(self._plans, scope, phase="app")
+        await decide(self._plans_of_sockets, scope, phase="app")
+        return False
+
+    @cached_property
+    def _plans_of_sockets(self) -> Sequence[Plan]:
+        for rule in self._rules:
+            check_connection(WEBSOCKET, *_functions_of(rule))
+        return self._plans
+
+
+def _named(limits: Sequence[Limit]) -> tuple[Limit, ...]:
+    """Return *limits* with names that tell them from those of routes."""
+    named: list[Limit] = []
+    for limit in limits:
+        text = f"app {limit_text(limit)}"
+        number = 1 + sum((each.name or "").startswith(text) for each in named)
+        name = limit.name or (text if number == 1 else f"{text} #{number}")
+        # One in a bucket is known by its place there, to all who share it.
+        named.append(replace(limit, name=name) if limit.bucket is None else limit)
+    return tuple(named)
+
+
+def _rules_of(limiter: Limiter, limits: Sequence[Limit]) -> Iterator[Rule]:
+    for position, limit in enumerate(limits):
+        quota = limit.quota
+        # Unequal ones are counted apart, so that applications may share a limiter.
+        route = str(quota) if isinstance(quota, Quota) else name_of(quota)
+        before = limits[:position]
+        bound = limiter.bind([limit], method=_APP, route=route, after=before)
+        for rule in bound.rules:
+            _check_is_early(rule)
+            yield rule
+
+
+def _functions_of(rule: Rule) -> Sequence[object]:
+    return rule.key_func, rule.limit.quota, rule.limit.cost
+
+
+def _check_is_early(rule: Rule) -> None:
+    for function in filter(is_late, _functions_of(rule)):
+        raise RegistrationError(
+            "RateLimitMiddleware",
+            f"{called(function)} takes what FastAPI solves for routes, and it runs "
+            "before there is one",
+            "Give the limit a function that takes the connection, for example "
+            f"Limit({limit_text(rule.limit)!r}, key_func=client_ip)",
+        )
+
+
+def _has_cors(app: object) -> bool:
+    """Tell whether there is a `CORSMiddleware` in what *app* is around."""
+    while app is not None:
+        if isinstance(app, CORSMiddleware):
+            return True
+        if isinstance(app, Starlette):
+            added: list[object] = [each.cls for each in app.user_middleware]
+            return CORSMiddleware in added
+        app = getattr(app, "app", None)
+    return False

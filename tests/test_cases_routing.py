@@ -18,6 +18,7 @@ from throttled_views import (
     Limiter,
     MemoryStore,
     ThrottledRouter,
+    ThrottledView,
     client_ip,
     everyone,
 )
@@ -525,13 +526,33 @@ TREES: dict[str, tuple[Callable[[ThrottledRouter], App], str, str]] = {
 }
 
 
+def as_a_function(router: ThrottledRouter) -> None:
+    """Serve a function."""
+    router.add_api_route("/items", hello)
+
+
+def as_a_view(router: ThrottledRouter) -> None:
+    """Serve a view."""
+
+    @router.view
+    class Items(ThrottledView):
+        path = "/items"
+
+        async def get(self) -> str:
+            return "hello"
+
+
+@pytest.mark.parametrize("serve", [as_a_function, as_a_view])
 @pytest.mark.parametrize(("put", "prefix", "path"), TREES.values(), ids=TREES)
 async def test_case_61_no_inclusion_makes_a_route_exempt(
-    put: Callable[[ThrottledRouter], App], prefix: str, path: str
+    serve: Callable[[ThrottledRouter], None],
+    put: Callable[[ThrottledRouter], App],
+    prefix: str,
+    path: str,
 ) -> None:
     """The second request is denied in each tree; a wrong method is a 405."""
     router = ThrottledRouter(frozen("1/min"), prefix=prefix)
-    router.add_api_route("/items", hello)
+    serve(router)
 
     app = put(router)
 

@@ -84,9 +84,10 @@ async def test_a_mistake_in_what_is_made_of_an_answer_is_told() -> None:
     courier = courier_on(line)
     with pytest.raises(ZeroDivisionError):
         await courier.check((("a", SPEC),), fails)
+    hung_up = line.hung_up
     await courier.aclose()
 
-    assert 1 == line.hung_up
+    assert 1 == hung_up
 
 
 class Answering(Broken):

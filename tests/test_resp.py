@@ -61,9 +61,20 @@ def test_what_nobody_asked_for_is_told_apart() -> None:
     assert [b"moving", 1] == push
 
 
-@pytest.mark.parametrize("data", [b"HTTP/1.1 400\r\n", b"\r\n", b":x\r\n", b"$x\r\n"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 400\r\n",
+        b"\r\n",
+        b":x\r\n",
+        b"$x\r\n",
+        b"$-7\r\n",
+        b"*99999999\r\n$-7\r\n",
+        b"*-2\r\n",
+    ],
+)
 def test_nonsense_is_no_reply(data: bytes) -> None:
-    """What begins no reply, or has no number where one belongs, is refused."""
+    """What begins no reply, or has no length where one belongs, is refused."""
     with pytest.raises(ValueError, match=r"."):
         reply_in(data)
 

@@ -134,6 +134,46 @@ async def test_what_is_charged_is_given_back_if_a_later_slot_refuses(
         assert 5 * (n != position) == await remaining(store, f"client {n}", FIVE)
 
 
+async def test_what_is_given_back_is_given_back_once(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the request is cancelled right after that."""
+    await store.acquire([Charge("first", FIVE, cost=2)])
+    await store.acquire([Charge("second", FIVE, cost=5)])
+    looked = asyncio.Event()
+
+    async def hang(_charges: object) -> None:
+        looked.set()
+        await asyncio.Event().wait()
+
+    async def check() -> None:
+        await store.acquire([Charge("first", FIVE, cost=2), Charge("second", FIVE)])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "peek", hang)
+        checking = asyncio.create_task(check())
+        await looked.wait()
+        checking.cancel()
+        await asyncio.wait([checking])
+
+    assert 3 == await remaining(store, "first", FIVE)
+
+
+@pytest.mark.parametrize("key", ["\ud800", "{\udfff}é", "{}", "", "}{"])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+async def test_whatever_a_key_is_made_of_it_has_a_slot(
+    cluster_urls: list[str], key: str, encoding: str
+) -> None:
+    """It does not matter which text a client can encode."""
+    client = cluster_client_of(cluster_urls[0], encoding=encoding)
+    store = RedisStore(client, timeout=PATIENT_S)
+    refused = [(await ask(store, key, THREE)).limited for _ in range(4)]
+    await store.aclose()
+    await client.aclose()
+
+    assert [False, False, False, True] == refused
+
+
 async def test_a_cost_above_a_capacity_charges_no_slot(store: RedisStore) -> None:
     """What can never be admitted is not asked for anywhere."""
     charges = [Charge(f"client {n}", FIVE, cost=n) for n in range(7)]
@@ -282,6 +322,28 @@ async def test_a_node_may_be_restarted(store: RedisStore, cluster: Cluster) -> N
     for key, has in zip(keys, left, strict=True):
         expected = {2} if key in there else {0, 1} if key in failed else {0}
         assert has in expected
+
+
+async def test_a_cluster_that_is_gone_is_an_outage(
+    store: RedisStore, cluster: Cluster
+) -> None:
+    """Of a client that knows it, and of one that does not; both find it again."""
+    other = RedisStore(lambda: cluster_client_of(cluster.urls[0]), timeout=PATIENT_S)
+    await ask(store, "alice", THREE)
+    for node in cluster.nodes:
+        node.kill()
+    with pytest.raises(StoreUnavailableError):  # the connections are lost
+        await ask(store, "alice", THREE)
+    errors = await asyncio.gather(
+        *(ask(each, "alice", THREE) for each in (store, other, store, other)),
+        return_exceptions=True,
+    )
+    await asyncio.to_thread(cluster.heal)
+    for each in (store, other):
+        assert not (await asked_until_up(each, Charge("alice", THREE))).limited
+    await other.aclose()
+
+    assert {StoreUnavailableError} == {type(each) for each in errors}
 
 
 async def test_a_refusal_needs_no_other_node(

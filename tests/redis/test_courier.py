@@ -26,8 +26,9 @@ from tests.redis.stores import (
     remaining,
     scripts_run,
     settled,
+    until,
 )
-from throttled_views import Charge, Quota, StoreUnavailableError
+from throttled_views import Charge, Quota, RateLimitResult, StoreUnavailableError
 from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.stores.courier import Call
 from throttled_views.stores.redis import RedisStore
@@ -190,7 +191,7 @@ async def _reset(store: RedisStore, key: str) -> None:
 async def test_a_call_that_nobody_waits_for_is_not_made(
     store: RedisStore, server: Server
 ) -> None:
-    """If all of a batch have gone, the server is not asked; nor is it for a command."""
+    """If all of a batch have gone, the server is not asked; nor is it for a reset."""
     before = scripts_run(server)
     tasks = [asyncio.create_task(ask(store, "alice", TEN)) for _ in range(9)]
     tasks.append(asyncio.create_task(store.peek([Charge("alice", TEN)])))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -203,6 +204,22 @@ async def test_a_call_that_nobody_waits_for_is_not_made(
 
     assert before == scripts_run(server)
     assert 10 == await remaining(store, "alice", TEN)
+
+
+async def test_a_refund_is_made_even_if_nobody_waits_for_it(store: RedisStore) -> None:
+    """Who is cancelled before it is sent would else have paid for nothing."""
+    result = await ask(store, "alice", TEN, cost=5)
+    stays = asyncio.create_task(ask(store, "bob", TEN))
+    goes = asyncio.create_task(_refund(store, result))
+    await asyncio.sleep(0)
+    goes.cancel()
+    await asyncio.gather(stays, goes, return_exceptions=True)
+
+    assert 10 == await remaining(store, "alice", TEN)
+
+
+async def _refund(store: RedisStore, result: RateLimitResult) -> None:
+    await store.refund(result.receipts)
 
 
 async def test_what_is_cancelled_after_it_is_sent_is_charged_once(
@@ -428,6 +445,26 @@ async def test_who_waits_when_a_store_is_closed_is_told(proxy: Proxy) -> None:
     assert {StoreUnavailableError} == {type(each) for each in ended}
     assert not (await ask(store, "alice", MANY)).limited
     await store.aclose()
+
+
+async def test_a_close_that_is_cancelled_closes_all_connections(
+    start_server: StartServer,
+) -> None:
+    """An application that is in a hurry to end leaves none behind."""
+    server = start_server()
+    store = RedisStore(server.url, timeout=PATIENT_S)
+    await asyncio.gather(*(ask(store, f"client {n}", MANY) for n in range(64)))
+    opened = connections(server)
+    closing = asyncio.create_task(store.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+
+    async def are_closed() -> bool:
+        return connections(server) == 0
+
+    assert 2 == opened
+    await until(are_closed)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # nobody closed the store

@@ -203,6 +203,35 @@ async def test_a_reset_is_seen_by_what_is_on_its_way(store: RedisStore) -> None:
     assert [False] * 20 == [each.limited for each in results]
 
 
+@pytest.mark.parametrize("by", ["reset", "refund"])
+async def test_who_is_refused_while_a_key_is_given_back_is_not_remembered(
+    store: RedisStore, by: str
+) -> None:
+    """What is given back on a slow connection is seen once that has ended."""
+    [first] = await store.acquire([Charge("alice", FIVE, cost=5)])  # opens one of two
+    busy = asyncio.create_task(_acquired(store, Charge("bob", FIVE)))
+    await asyncio.sleep(0)
+    given_back = asyncio.create_task(_given_back(store, first, by))  # opens the other
+    await asyncio.sleep(0)
+    await busy
+    await store.acquire([Charge("alice", FIVE)])
+    await given_back
+    [after] = await store.acquire([Charge("alice", FIVE)])
+
+    assert not after.limited
+
+
+async def _acquired(store: RedisStore, charge: Charge) -> None:
+    await store.acquire([charge])
+
+
+async def _given_back(store: RedisStore, result: RateLimitResult, by: str) -> None:
+    if by == "reset":
+        await store.reset(["alice"])
+    else:
+        await store.refund(result.receipts)
+
+
 async def test_a_clock_that_is_set_back_is_noticed(
     store: RedisStore, server: Server, clock: ManualClock
 ) -> None:

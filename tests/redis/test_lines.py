@@ -13,7 +13,7 @@ from redis.credentials import CredentialProvider
 from tests.redis.conftest import StartServer
 from tests.redis.proxies import Proxy
 from tests.redis.servers import HOST, Cluster, Server
-from tests.redis.stores import PATIENT_S, ask
+from tests.redis.stores import PATIENT_S, ask, client_of
 from throttled_views import Quota, StoreUnavailableError
 from throttled_views.stores.redis import RedisStore
 
@@ -68,6 +68,7 @@ STRANGE: dict[str, str] = {
     "too few numbers": "$8\r\n" + "\0" * 8,
     "no whole number": "$9\r\n" + "\0" * 9,
     "array": "*1\r\n:1",
+    "arrays without end": "*1\r\n" * 2_000 + ":1",
 }
 
 
@@ -104,6 +105,16 @@ async def test_a_mistake_before_a_connection_stands_is_told_as_it_is(
     client = Redis(port=server.port, credential_provider=Forgetful())
     store = RedisStore(client, timeout=PATIENT_S)
     with pytest.raises(ZeroDivisionError):
+        await ask(store, "alice", TEN)
+    await store.aclose()
+    await client.aclose()
+
+
+async def test_a_connection_that_cannot_be_made_is_a_mistake(redis_url: str) -> None:
+    """It is told as it is: to wait for the deadline would not tell of it."""
+    client = client_of(redis_url, nonsense=1)
+    store = RedisStore(client, timeout=PATIENT_S)
+    with pytest.raises(TypeError, match="nonsense"):
         await ask(store, "alice", TEN)
     await store.aclose()
     await client.aclose()

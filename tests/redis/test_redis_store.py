@@ -162,6 +162,10 @@ BAD: dict[str, tuple[Callable[[], RedisStore], str]] = {
         lambda: RedisStore("redis://h?nosuch=1"),
         "is no URL: .*nosuch",
     ),
+    "a protocol that is none": (
+        lambda: RedisStore("redis://h?protocol=7"),
+        "is no URL: protocol must be",
+    ),
     "a password": (
         lambda: RedisStore("redis://user:secret@h?nosuch=1"),
         "^'redis://…@h.nosuch=1' is no URL",
@@ -290,6 +294,33 @@ def test_a_loop_that_is_gone_is_forgotten(redis_url: str) -> None:
         left = use_it_again()
 
     assert 0 == left
+
+
+def test_a_loop_that_another_thread_forgot_harms_nobody(redis_url: str) -> None:
+    """Two threads that begin at once both see that a loop has ended."""
+    store = RedisStore(redis_url, timeout=PATIENT_S)
+    homes: dict[Any, Any] = store._homes  # pyright: ignore[reportPrivateUsage]
+    homes[ForgottenLoop(homes)] = None
+
+    async def use() -> list[bool]:
+        refused = await three_of_two(store)
+        await store.aclose()
+        return refused
+
+    assert [False, False, True] == asyncio.run(use())
+    assert {} == homes
+
+
+class ForgottenLoop:
+    """A loop that has ended, and that another thread forgets while it is looked at."""
+
+    def __init__(self, homes: dict[Any, Any]) -> None:
+        self._homes = homes
+
+    def is_closed(self) -> bool:
+        """Be forgotten, and say that it has ended."""
+        del self._homes[self]
+        return True
 
 
 def test_a_loop_without_a_server_leaves_nothing(start_server: StartServer) -> None:

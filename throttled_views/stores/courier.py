@@ -11,7 +11,7 @@ How it keeps its promises:
    server work at the same time; a batch is kept small for the same reason.
 3. Whoever asks waits for a future of its own. To cancel it is to stop waiting: never
    does it touch a batch, a connection, or anybody else. What is cancelled before it is
-   sent is not sent.
+   sent is not sent, unless it gives something back.
 4. A charge is sent once. If its fate is unknown, because the connection broke or the
    deadline passed after sending, it fails; nobody sends it again.
 """
@@ -139,21 +139,28 @@ class Command(Call):
         script: The script to run, if it is one.
         words: What the script is given, or the command.
         future: Gets the reply.
+        is_due: Whether it is to be sent even if nobody waits any more.
     """
 
-    __slots__ = ("_future", "_script", "_words")
+    __slots__ = ("_future", "_is_due", "_script", "_words")
 
     def __init__(
-        self, script: Script | None, words: Sequence[Word], future: asyncio.Future[Any]
+        self,
+        script: Script | None,
+        words: Sequence[Word],
+        future: asyncio.Future[Any],
+        *,
+        is_due: bool,
     ) -> None:
         super().__init__()
+        self._is_due = is_due
         self._script = script
         self._words = words
         self._future = future
 
     def is_wanted(self) -> bool:
         """See `Call.is_wanted`."""
-        return not self._future.done()
+        return self._is_due or not self._future.done()
 
     def command(self) -> tuple[Script | None, Sequence[Word]]:
         """See `Call.command`."""
@@ -340,11 +347,15 @@ class Courier:
         return future
 
     def command(
-        self, script: Script | None, words: Sequence[Word]
+        self, script: Script | None, words: Sequence[Word], *, is_due: bool = False
     ) -> asyncio.Future[Any]:
-        """Run *script* with *words*, or the command that they are."""
+        """
+        Run *script* with *words*, or the command that they are.
+
+        If it *is due*, it is sent even if nobody waits for it any more.
+        """
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._submit(Command(script, words, future))
+        self._submit(Command(script, words, future, is_due=is_due))
         return future
 
     def _submit(self, call: Call) -> None:
@@ -459,4 +470,6 @@ class Courier:
             handle.cancel()
         for call in self._calls:
             call.fail(StoreUnavailableError("The store was closed"))
+        for line in self._lines:  # all of them, even if we are cancelled now
+            line.hang_up()
         await asyncio.gather(*(line.aclose() for line in self._lines))

@@ -24,6 +24,7 @@ from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 from redis.exceptions import (
     AskError,
+    RedisClusterException,
     RedisError,
     ResponseError,
 )
@@ -105,19 +106,19 @@ class ConnectionLine(asyncio.Protocol):
             self._writer.transport.write(packed(command))
 
     async def _open(self, command: Sequence[Word]) -> None:
-        connection = self._connection_class(**self._options)
         try:
-            await connection.connect()
+            connection = self._connection_class(**self._options)
+            try:
+                await connection.connect()
+                self._writer = _taken_from(connection)
+                self._writer.transport.set_protocol(self)
+                self._writer.transport.write(packed(command))
+            finally:
+                await connection.disconnect(nowait=True)
         except (RedisError, OSError) as error:
-            self._tell(unavailable(error))
+            self._end(unavailable(error))
         except Exception as error:  # noqa: BLE001 - it is told to those who wait
-            self._tell(error)
-        else:
-            self._writer = _taken_from(connection)
-            self._writer.transport.set_protocol(self)
-            self._writer.transport.write(packed(command))
-        finally:
-            await connection.disconnect(nowait=True)
+            self._end(error)
 
     def data_received(self, data: bytes) -> None:
         """Tell who waits, once a reply is whole."""
@@ -128,7 +129,7 @@ class ConnectionLine(asyncio.Protocol):
                 reply = self._next()
         except IncompleteError:
             return
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._end(StoreUnavailableError(f"The server answers nonsense: {error}"))
             return
         is_error = isinstance(reply, ServerError)
@@ -150,7 +151,7 @@ class ConnectionLine(asyncio.Protocol):
         """Close the connection, as the network did."""
         self._end(unavailable(exc or ConnectionError("The connection was lost")))
 
-    def _end(self, error: StoreUnavailableError) -> None:
+    def _end(self, error: Exception) -> None:
         self._close()
         self._tell(error)
 
@@ -264,7 +265,7 @@ class ClusterLine:
             return await _asked(asked.place, command)
         except ResponseError as error:
             return _translated(error)
-        except (RedisError, OSError) as error:
+        except (RedisError, RedisClusterException, OSError) as error:
             return unavailable(error)
 
     def hang_up(self) -> None:

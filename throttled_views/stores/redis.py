@@ -18,13 +18,14 @@ import asyncio
 import inspect
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
 try:
     from redis.asyncio import Redis, RedisCluster
+    from redis.exceptions import RedisError
 except ModuleNotFoundError as error:
     msg = "RedisStore needs redis-py. Write: pip install 'throttled_views[redis]'"
     raise ModuleNotFoundError(msg, name=error.name) from error
@@ -38,7 +39,14 @@ from throttled_views.stores.courier import Courier, Line, Word
 from throttled_views.stores.deciding import Reader, State, Taken, decide, look
 from throttled_views.stores.denials import Begun, Denials, Pair
 from throttled_views.stores.lines import ClusterLine, ConnectionLine
-from throttled_views.stores.wire import Asked, Spec, encoded_key, script_of, spec_of
+from throttled_views.stores.wire import (
+    Asked,
+    Script,
+    Spec,
+    encoded_key,
+    script_of,
+    spec_of,
+)
 
 __all__ = ["RedisStore"]
 
@@ -60,7 +68,10 @@ class _Home(NamedTuple):
 
     def slot_of(self, key: str) -> int:
         """Return where *key* is in a cluster; all is in one place elsewhere."""
-        return cast("RedisCluster", self.client).keyslot(key) if self.is_cluster else 0
+        if not self.is_cluster:
+            return 0
+        # In our bytes, whatever encoding the client has for its own keys.
+        return cast("RedisCluster", self.client).keyslot(encoded_key(key))
 
     async def aclose(self) -> None:
         await self.courier.aclose()
@@ -125,15 +136,16 @@ class RedisStore:
             now_us, states = await self._states(charges)
             return decide(charges, _reader(states), now_us).results
         results: dict[int, RateLimitResult] = {}
-        try:
-            for group in _groups(charges, self._home().slot_of):
-                some = [charges[index] for index in group]
-                results |= zip(group, await self._acquire_together(some), strict=True)
-                if any(results[index].limited for index in group):
-                    return await self._refusal(charges, results, group)
-        except BaseException:  # also where the request was cancelled
-            await self._give_back(list(results.values()))
-            raise
+        for group in _groups(charges, self._home().slot_of):
+            some = [charges[index] for index in group]
+            try:
+                told = await self._acquire_together(some)
+            except BaseException:  # also where the request was cancelled
+                await self._give_back(list(results.values()))
+                raise
+            results |= zip(group, told, strict=True)
+            if any(result.limited for result in told):
+                return await self._refusal(charges, results, group)
         return [results[index] for index in range(len(charges))]
 
     async def _give_back(self, results: Sequence[RateLimitResult]) -> None:
@@ -224,27 +236,48 @@ class RedisStore:
         ]
 
     async def refund(self, receipts: Sequence[Receipt], /) -> None:
-        """Give charges back; see `Store.refund`."""
-        self._denials.forget([each.charge.key for each in receipts])
-        home = self._home()
-        for group in _slots([each.charge.key for each in receipts], home.slot_of):
-            some = [receipts[index] for index in group]
-            specs = [_spec_of_charge(each.charge) for each in some]
-            keys = [encoded_key(each.charge.key) for each in some]
-            script = script_of("refund", frozenset(spec.kind for spec in specs))
-            raw = b"".join(spec.raw for spec in specs)
-            times = struct.pack(f"<{len(some)}d", *(each.at_us for each in some))
-            now_us = self._clock_us()
-            words: Sequence[Word] = (len(keys), *keys, now_us, raw, times)
-            await home.courier.command(script, words)
+        """
+        Give charges back; see `Store.refund`.
+
+        Whoever asked may be cancelled meanwhile: it is done all the same.
+        """
+        keys = [each.charge.key for each in receipts]
+        with self._forgetting(keys):
+            home = self._home()
+            groups = [
+                [receipts[index] for index in group]
+                for group in _slots(keys, home.slot_of)
+            ]
+            commands = [
+                home.courier.command(*self._refund_of(group), is_due=True)
+                for group in groups
+            ]
+            await asyncio.gather(*commands)
+
+    def _refund_of(self, receipts: Sequence[Receipt]) -> tuple[Script, Sequence[Word]]:
+        """Return what gives charges to keys of one slot back."""
+        specs = [_spec_of_charge(each.charge) for each in receipts]
+        keys = [encoded_key(each.charge.key) for each in receipts]
+        script = script_of("refund", frozenset(spec.kind for spec in specs))
+        raw = b"".join(spec.raw for spec in specs)
+        times = struct.pack(f"<{len(keys)}d", *(each.at_us for each in receipts))
+        return script, (len(keys), *keys, self._clock_us(), raw, times)
 
     async def reset(self, keys: Sequence[str], /) -> None:
         """Forget *keys*; see `Store.reset`."""
+        with self._forgetting(keys):
+            for group in _slots(keys, self._home().slot_of):
+                some = [encoded_key(keys[index]) for index in group]
+                await self._home().courier.command(None, ("UNLINK", *some))
+
+    @contextmanager
+    def _forgetting(self, keys: Sequence[str]) -> Generator[None]:
+        """Know of no denials of *keys* from before or during what is done to them."""
         self._denials.forget(keys)
-        home = self._home()
-        for group in _slots(keys, home.slot_of):
-            some = [encoded_key(keys[index]) for index in group]
-            await home.courier.command(None, ("UNLINK", *some))
+        try:
+            yield
+        finally:
+            self._denials.forget(keys)
 
     async def aclose(self) -> None:
         """
@@ -310,7 +343,8 @@ class RedisStore:
 
     def _moved_in(self, loop: asyncio.AbstractEventLoop) -> _Home:
         for other in [each for each in list(self._homes) if each.is_closed()]:
-            del self._homes[other]  # nothing can be closed any more there
+            # Nothing can be closed any more there. Other threads look, too.
+            self._homes.pop(other, None)
         client = _checked_client(self._make_client())
         line: Callable[[], Line]
         if isinstance(client, RedisCluster):
@@ -336,7 +370,8 @@ def _maker(client: Any) -> tuple[Callable[[], _Client], bool]:
         make: Callable[[], Any] = partial(cast("Any", Redis).from_url, client)
         try:
             _ = make().connection_pool.make_connection()
-        except (ValueError, TypeError) as error:  # an option that nobody knows, too
+        # Also an option that nobody knows, or that redis-py does not like.
+        except (ValueError, TypeError, RedisError) as error:
             url = re.sub("//.*@", "//…@", client)  # without a password
             msg = f"{url!r} is no URL: {error}. Write 'redis://localhost:6379/0'"
             raise ConfigurationError(msg) from None

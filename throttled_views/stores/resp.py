@@ -56,7 +56,7 @@ def reply_in(data: bytes, start: int = 0) -> tuple[Any, int]:
         raise IncompleteError
     kind, text, at = data[start : start + 1], data[start + 1 : end], end + 2
     if kind in _TEXTS and text != b"-1":
-        end = at + int(text)
+        end = at + _length(text)
         if len(data) < end + 2:
             raise IncompleteError
         return data[at:end], end + 2
@@ -72,7 +72,15 @@ def reply_in(data: bytes, start: int = 0) -> tuple[Any, int]:
         msg = f"{data[start:end]!r:.40} begins no reply"
         raise ValueError(msg)
     items: list[Any] = Push() if kind == b">" else []
-    for _ in range(int(text) * _ITEMS[kind]):
+    for _ in range(_length(text) * _ITEMS[kind]):
         item, at = reply_in(data, at)
         items.append(item)
     return items, at
+
+
+def _length(text: bytes) -> int:
+    length = int(text)
+    if length < 0:  # where nothing is allowed to be, -1 was found before
+        msg = f"{length} is no length"
+        raise ValueError(msg)
+    return length

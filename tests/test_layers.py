@@ -42,6 +42,7 @@ ORDER = (
     "_definition",
     "views",
     "middleware",
+    "auditing",
     "contrib",
     "testing",
     "cli",

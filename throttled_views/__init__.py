@@ -5,6 +5,7 @@ A view declares its limits; a router that includes it enforces them. See
 `ThrottledView`, and `Limiter.limit` for plain functions.
 """
 
+from throttled_views.auditing import AuditedLimit, AuditedRoute, audit
 from throttled_views.errors import (
     ConfigurationError,
     InvalidAnswerError,
@@ -77,6 +78,8 @@ __all__ = [
     "EXPOSED_HEADERS",
     "LEGACY_HEADERS",
     "Algorithm",
+    "AuditedLimit",
+    "AuditedRoute",
     "Charge",
     "ClientIP",
     "Clock",
@@ -118,6 +121,7 @@ __all__ = [
     "ThrottledViewMeta",
     "ThrottledViewsError",
     "ViewDefinitionError",
+    "audit",
     "client_ip",
     "compose_key",
     "everyone",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakSet
 
 from starlette.types import Scope
 
@@ -31,8 +32,10 @@ __all__ = [
     "declaration_of",
     "declare",
     "declare_guarded",
+    "is_decorated",
     "joined",
     "late_functions",
+    "limiting_dependencies",
     "methods_of",
     "unguarded",
 ]
@@ -158,11 +161,12 @@ class Declaration:
             default of the router's limiter.
         exempt: Whether it is unlimited on purpose.
         methods: The methods the handler serves, where they are known beforehand.
-        limits_others: Whether it is a dependency that limits what it is used on.
         inside: What it guards, if it is an endpoint with a guard around it.
 
     Args:
         complete: Adds to the limiter's default what a view says itself.
+        plan_on: Makes, if it is a dependency that limits what it is used on, the plan
+            for an endpoint with its methods.
     """
 
     def __init__(  # noqa: PLR0913 - each is a part of the declaration
@@ -174,14 +178,14 @@ class Declaration:
         exempt: bool = False,
         methods: str = "",
         complete: Callable[[Sequence[Limit]], tuple[Limit, ...]] = tuple,
-        limits_others: bool = False,
+        plan_on: Callable[[object, str], Plan] | None = None,
     ) -> None:
         self.owner = owner
         self.handler = handler
         self.parts = tuple(parts)
         self.exempt = exempt
         self.methods = methods
-        self.limits_others = limits_others
+        self._plan_on = plan_on
         self.inside: _Inside | None = None
         self._complete = complete
         # Kept where a request asks for them. A function of the user does not hold the
@@ -218,6 +222,25 @@ class Declaration:
         if (plans := self._plans.get(asked)) is None:
             plans = self._plans[asked] = self._made(limiter, methods)
         return plans
+
+    @property
+    def limits_others(self) -> bool:
+        """Whether it is a dependency that limits what it is used on."""
+        return self._plan_on is not None
+
+    def plans_on(self, endpoint: object, methods: str) -> list[Plan]:
+        """Return what *endpoint* is charged, if this is a dependency that limits."""
+        return [] if self._plan_on is None else [self._plan_on(endpoint, methods)]
+
+    def made(self, methods: str) -> list[Plan]:
+        """Return the plans that were made so far, by whatever limiter."""
+        methods = self.methods or methods
+        return [
+            plan
+            for (_, served), plans in self._plans.items()
+            for plan in plans
+            if served == methods
+        ]
 
     def held(self, limiter: Binder) -> list[Held]:
         """
@@ -282,6 +305,17 @@ def declaration_of(endpoint: Any) -> Declaration:
     return declared if isinstance(declared, Declaration) else Declaration(endpoint)
 
 
+def limiting_dependencies(dependant: Any) -> Iterable[Declaration]:
+    """Return what the dependencies of an endpoint say that limit it, each once."""
+    found: dict[int, Declaration] = {}
+    for each in getattr(dependant, "dependencies", ()):
+        declaration = declaration_of(each.call)
+        if declaration.limits_others:
+            found[id(each.call)] = declaration
+        found.update((id(inner.owner), inner) for inner in limiting_dependencies(each))
+    return found.values()
+
+
 def declare(endpoint: Any, declaration: Declaration) -> None:
     """Let *endpoint* say *declaration* of itself."""
     setattr(endpoint, _DECLARED, declaration)
@@ -295,9 +329,20 @@ class _Inside(NamedTuple):
     handler: Any
 
 
+# Functions that were decorated with limits, which they have not themselves.
+_decorated: WeakSet[FunctionType] = WeakSet()
+
+
+def is_decorated(function: Any) -> bool:
+    """Tell whether *function* has limits in another place: decorated, it is another."""
+    return isinstance(function, FunctionType) and function in _decorated
+
+
 def declare_guarded(endpoint: Any, handler: Any, declaration: Declaration) -> None:
     """Let *endpoint*, which guards *handler*, say *declaration* of itself."""
     declare(endpoint, declaration)
+    if isinstance(handler, FunctionType):
+        _decorated.add(handler)
     handler = unguarded(handler)
     if isinstance(handler, FunctionType):  # a copy, to be declared for itself
         handler = copied(handler)

@@ -143,11 +143,7 @@ def _told_by_error(error: HTTPException, scope: Scope) -> HTTPException:
     `copy.copy` would call its class with `args`, which Starlette's errors do not keep.
     """
     fields = context_of(scope).headers
-    if (
-        not fields
-        or isinstance(error, RateLimitExceededError)
-        or _is_told(scope)
-    ):
+    if not fields or isinstance(error, RateLimitExceededError) or _is_told(scope):
         return error
     own = {name.lower(): (name, value) for name, value in (error.headers or {}).items()}
     ours = {name.lower(): (name, value) for name, value in fields.items()}

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from fastapi.routing import APIRoute
 
-from throttled_views._declaration import Held, declaration_of
+from throttled_views._declaration import Held, limiting_dependencies
 from throttled_views.headers import (
     QUOTA_EXCEEDED,
     REDUCED_CAPACITY,
@@ -65,20 +65,10 @@ _PROBLEM = {
 
 def held_by_dependencies(dependant: Any) -> Iterator[Held]:
     """Yield the limits that dependencies hold an endpoint to, each once."""
-    seen: set[int] = set()
-    for call in _calls(dependant):
-        declaration = declaration_of(call)
-        if declaration.limits_others and id(call) not in seen:
-            seen.add(id(call))
-            for part in declaration.parts:
-                assert part.limiter is not None  # noqa: S101 - for type checkers
-                yield from declaration.held(part.limiter)
-
-
-def _calls(dependant: Any) -> Iterator[Any]:
-    for each in dependant.dependencies:
-        yield each.call
-        yield from _calls(each)
+    for declaration in limiting_dependencies(dependant):
+        for part in declaration.parts:
+            assert part.limiter is not None  # noqa: S101 - for type checkers
+            yield from declaration.held(part.limiter)
 
 
 def document(route: APIRoute, held: Sequence[Held]) -> None:

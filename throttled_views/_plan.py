@@ -41,16 +41,17 @@ class Plan:
     What each request to one handler is charged by one limiter.
 
     Attributes:
+        machinery: That of the limiter.
         rules: The limits.
         quick: Decides as `decide` does, at less cost. None where that is not
             possible: it takes one limit, whose numbers are known beforehand, a store
             of ours, and a key that the scope gives.
     """
 
-    __slots__ = ("_machinery", "_single", "quick", "rules")
+    __slots__ = ("_single", "machinery", "quick", "rules")
 
     def __init__(self, machinery: Machinery, rules: Sequence[Rule]) -> None:
-        self._machinery = machinery
+        self.machinery = machinery
         self.rules = rules
         self._single = self._one()
         self.quick = None if self._single is None else self._single.quick
@@ -58,7 +59,7 @@ class Plan:
     def early(self) -> Plan:
         """Return a plan of what can be decided before anything is read."""
         early = [rule for rule in self.rules if not rule.is_late]
-        return Plan(self._machinery, [rule for rule in early if not rule.is_for_all])
+        return Plan(self.machinery, [rule for rule in early if not rule.is_for_all])
 
     async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
         """
@@ -67,11 +68,11 @@ class Plan:
         All limits are one decision, all or nothing. What was decided for this request
         before, by whatever way, is not decided again.
         """
-        if not self._machinery.enabled:
+        if not self.machinery.enabled:
             return False
         if self._single is not None:
             return await self._single.decide(scope, answers, outcome)
-        store = self._machinery.store
+        store = self.machinery.store
         undecided = [rule for rule in self.rules if rule not in outcome.decided]
         charged: list[tuple[Rule, Charge]] = []
         for rule in undecided:
@@ -79,16 +80,16 @@ class Plan:
             if charge is not None and (store, charge.key) not in outcome.decided:
                 charged.append((rule, charge))
         outcome.decided.extend(undecided)
-        return await _acquired(self._machinery, charged, outcome)
+        return await _acquired(self.machinery, charged, outcome)
 
     def _one(self) -> _Single | None:
-        store = quick_store(self._machinery.store)
+        store = quick_store(self.machinery.store)
         if len(self.rules) != 1 or store is None:
             return None
         [rule] = self.rules
         if rule.kernel is None or not rule.kernel.capacity or callable(rule.limit.cost):
             return None
-        return _Single(self._machinery, store, rule, rule.kernel, rule.limit.cost)
+        return _Single(self.machinery, store, rule, rule.kernel, rule.limit.cost)
 
 
 class _Single:

@@ -16,8 +16,6 @@ from threading import Lock
 from types import MethodType
 from typing import Any, TypeVar, Unpack
 
-from starlette.types import Scope
-
 from throttled_views._binding import (
     HandlerDecorator,
     HandlerT,
@@ -233,13 +231,14 @@ class Limiter:
 
         async def limit_it(exchange: Exchange) -> RateLimitContext:
             scope = exchange.connection.scope
-            await decide([plan_for(scope["endpoint"], scope)], scope, exchange.answers)
+            plan = plan_for(scope["endpoint"], methods_of(scope))
+            await decide([plan], scope, exchange.answers)
             write(exchange.response, scope)
             return context_of(scope)
 
-        def plan_for(endpoint: object, scope: Scope) -> Plan:
+        def plan_for(endpoint: object, methods: str) -> Plan:
             declaration = declaration_of(endpoint)
-            methods = declaration.methods or methods_of(scope)
+            methods = declaration.methods or methods
             key = id(endpoint), methods
             if key not in plans:
                 with self._naming:  # two threads would give it two names, and counts
@@ -255,7 +254,7 @@ class Limiter:
 
         parts = [Part(self, limits)]
         dependency = dependency_on(late_functions(parts, self), limit_it)
-        declare(dependency, Declaration(dependency, parts=parts, limits_others=True))
+        declare(dependency, Declaration(dependency, parts=parts, plan_on=plan_for))
         return dependency
 
     def _among_dependencies(self, limits: Sequence[Limit], on: str) -> list[Limit]:

@@ -70,6 +70,7 @@ class RateLimitMiddleware:
         app: What it is around.
         limiter: The machinery.
         limits: The limits, in order.
+        rules: The same, as they are counted.
     """
 
     def __init__(
@@ -82,8 +83,8 @@ class RateLimitMiddleware:
         self.app = app
         self.limiter = limiter or default_limiter()
         self.limits = _named(() if throttle is None else limits_of(throttle))
-        self._rules = list(_rules_of(self.limiter, self.limits))
-        self._plans = [Plan(self.limiter, self._rules)] if self._rules else []
+        self.rules = list(_rules_of(self.limiter, self.limits))
+        self._plans = [Plan(self.limiter, self.rules)] if self.rules else []
         if self._plans and _has_cors(app):
             _logger.warning(
                 "CORSMiddleware is inside RateLimitMiddleware: browsers cannot read "
@@ -119,7 +120,7 @@ class RateLimitMiddleware:
 
     @cached_property
     def _plans_of_sockets(self) -> Sequence[Plan]:
-        for rule in self._rules:
+        for rule in self.rules:
             check_connection(WEBSOCKET, *_functions_of(rule))
         return self._plans
 

@@ -331,7 +331,8 @@ class ThrottledRoute(APIRoute):
         RegistrationError: Nothing says what the endpoint is limited to.
 
     Attributes:
-        plans: What each request is charged, before anything of it is read.
+        all_plans: What each request is charged.
+        plans: What of that it is charged before anything of it is read.
         tells: Whether it writes the fields of an outcome on whatever is the response.
     """
 
@@ -346,9 +347,11 @@ class ThrottledRoute(APIRoute):
         super().__init__(path, endpoint, **kwargs)
         depended = [*held_by_dependencies(self.dependant)]
         by_dependency = bool(depended)
-        plans = self._plans_of(declaration, limiter, by_dependency=by_dependency)
-        self.plans = early_plans(plans)
-        self.tells = bool(plans) or by_dependency
+        self.all_plans = self._plans_of(
+            declaration, limiter, by_dependency=by_dependency
+        )
+        self.plans = early_plans(self.all_plans)
+        self.tells = bool(self.all_plans) or by_dependency
         if self.tells:
             document(self, [*declaration.held(limiter), *depended])
         told_methods: frozenset[str] = frozenset((self.tells and self.methods) or ())

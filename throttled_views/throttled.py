@@ -83,6 +83,7 @@ class Rule:
         is_late: Whether it is decided right before the handler: a function of it wants
             what FastAPI has to solve.
         is_for_all: Whether it counts all clients together.
+        route: What is counted: the identity of the handler, or the name of a bucket.
         head: All of a key before the principal.
         tail: All of a key after it.
     """
@@ -98,6 +99,7 @@ class Rule:
         "key_func",
         "limit",
         "name",
+        "route",
         "tail",
         "using",
     )
@@ -121,6 +123,7 @@ class Rule:
         self.key_func = limit.key_func or key_func
         if limit.bucket is not None:
             method, route = "*", limit.bucket
+        self.route = route
         # In braces the principal is what a cluster hashes: all limits of one client are
         # in one place, and those of different clients are spread.
         self.head = f"{encoded(prefix)}|{compose_key(KeyParts(method, route, ''))}{{"

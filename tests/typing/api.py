@@ -18,6 +18,8 @@ from throttled_views import (
     EXPOSED_HEADERS,
     LEGACY_HEADERS,
     Algorithm,
+    AuditedLimit,
+    AuditedRoute,
     Charge,
     ClientIP,
     ConfigurationError,
@@ -47,6 +49,7 @@ from throttled_views import (
     ThrottledView,
     ThrottledViewsError,
     ViewDefinitionError,
+    audit,
     client_ip,
     compose_key,
     everyone,
@@ -546,6 +549,15 @@ def refusals_carry_their_context(refusal: RateLimitExceededError) -> None:
     assert_type(refusal.rate_limit_context, RateLimitContext)
     assert_type(refusal.status_code, int)
 
+
+# Auditing -----------------------------------------------------------------------
+
+for audited in audit(app):
+    assert_type(audited, AuditedRoute)
+    assert_type(audited.methods, tuple[str, ...])
+    assert_type(audited.limits, tuple[AuditedLimit, ...])
+    assert_type(audited.exempt, str | None)
+    assert_type([each.quota for each in audited.limits], list[str])
 
 # Testing ------------------------------------------------------------------------
 

@@ -1,0 +1,309 @@
+"""
+What each route of an application is limited to, and which are not limited.
+
+It asks the application as it is, through routers, mounts and middleware. What it cannot
+look into is a route without limits: nothing is left out.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import fastapi.routing
+from fastapi import FastAPI
+from starlette.routing import Host, Mount, WebSocketRoute
+from starlette.types import ASGIApp
+
+from throttled_views._binding import is_same, name_of
+from throttled_views._declaration import (
+    WEBSOCKET,
+    Declaration,
+    declaration_of,
+    is_decorated,
+    joined,
+    limiting_dependencies,
+)
+from throttled_views._early import called
+from throttled_views._plan import Plan
+from throttled_views.limiter import default_limiter
+from throttled_views.limits import Exempt
+from throttled_views.middleware import RateLimitMiddleware
+from throttled_views.quotas import Algorithm, Quota
+from throttled_views.results import OnStoreError
+from throttled_views.routing import LIMITS_MARK, ThrottledRoute
+from throttled_views.throttled import Rule
+
+__all__ = ["AuditedLimit", "AuditedRoute", "DecisionPhase", "audit"]
+
+DecisionPhase: TypeAlias = Literal["app", "early", "dependency", "late"]
+"""When a limit is decided: phases in the order in which a request meets them."""
+
+_ORDER: tuple[DecisionPhase, ...] = ("app", "early", "dependency", "late")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedLimit:
+    """
+    A limit of a route.
+
+    Attributes:
+        name: Its name, or its position among the limits of its handler.
+        quota: Its quota as text, or ``"dynamic"`` if a function chooses it.
+        using: The algorithm that counts.
+        cost: What a request costs; None if a function tells.
+        key: The key function that names clients.
+        phase: When it is decided.
+        identity: What it counts: the handler, as keys have it, or the bucket.
+        bucket: The bucket that it shares with other handlers, if it does.
+        on_store_error: What is done with a request while the store is unavailable.
+        enabled: Whether its limiter limits at the moment.
+    """
+
+    name: str
+    quota: str
+    using: Algorithm
+    cost: int | None
+    key: str
+    phase: DecisionPhase
+    identity: str
+    bucket: str | None
+    on_store_error: OnStoreError
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedRoute:
+    """
+    A route of an application, and what limits it.
+
+    Attributes:
+        path: Its path as a template, with the prefixes of routers and mounts. That of a
+            host begins with ``//`` and its name.
+        methods: Its methods, sorted; ``WEBSOCKET`` for a socket, and none for an
+            application that cannot be looked into.
+        name: Its name.
+        limits: Its limits, in the order in which they are decided.
+        exempt: What makes it unlimited on purpose, as it is written; None if nothing
+            does.
+        problem: What is wrong with it, and what to write instead; None if nothing is.
+    """
+
+    path: str
+    methods: tuple[str, ...]
+    name: str
+    limits: tuple[AuditedLimit, ...] = ()
+    exempt: str | None = None
+    problem: str | None = None
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether nothing limits it, and nothing says that this is meant."""
+        return not self.limits and self.exempt is None
+
+
+def audit(app: ASGIApp) -> tuple[AuditedRoute, ...]:
+    """
+    Return every route of *app*, with what limits it.
+
+    In a test it keeps an application from becoming unlimited unnoticed::
+
+        assert [] == [each.path for each in audit(app) if each.is_unlimited]
+
+    Args:
+        app: An application of FastAPI or Starlette, a router, or middleware around one.
+    """
+    found = [*_found_in(app, "", ())]
+    limited = [each.endpoint for each in found if each.declaration.parts]
+    return tuple(_audited(each, limited) for each in found)
+
+
+# --- where routes are -----------------------------------------------------------------
+
+
+class _Found(NamedTuple):
+    """
+    A route, and where it was found.
+
+    Attributes:
+        route: The route, as it was registered.
+        here: The same, as it is where its routers are included.
+        path: The whole path.
+        app: The application that it is of.
+        outer: What limits it from outside.
+    """
+
+    route: Any
+    here: Any
+    path: str
+    app: Any
+    outer: Sequence[AuditedLimit]
+
+    @property
+    def endpoint(self) -> Any:
+        """What serves it."""
+        return getattr(self.route, "endpoint", self.route)
+
+    @property
+    def declaration(self) -> Declaration:
+        """What its endpoint says of itself."""
+        return declaration_of(self.endpoint)
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether it serves WebSockets."""
+        return isinstance(self.route, WebSocketRoute)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Its methods, sorted."""
+        if self.is_socket:
+            return (WEBSOCKET,)
+        return tuple(sorted(getattr(self.here, "methods", None) or ()))
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return getattr(self.here, "name", None) or name_of(self.route)
+
+
+def _found_in(app: Any, prefix: str, outer: Sequence[AuditedLimit]) -> Iterator[_Found]:
+    limits = [*outer]
+    while not isinstance(getattr(app, "routes", None), Sequence):
+        limits += _limits_of_middleware(app)
+        if not hasattr(app, "app"):
+            yield _Found(app, app, prefix, None, limits)
+            return
+        app = app.app
+    for each in getattr(app, "user_middleware", ()):
+        if isinstance(each.cls, type) and issubclass(each.cls, RateLimitMiddleware):
+            limits += _limits_of_middleware(each.cls(app, *each.args, **each.kwargs))
+    for route, here in _flat(app.routes):
+        path = prefix + (getattr(here, "path", None) or "")
+        if isinstance(route, Mount):
+            yield from _found_in(route.app, path, limits)
+        elif isinstance(route, Host):
+            yield from _found_in(route.app, f"//{here.host}{prefix}", limits)
+        else:
+            yield _Found(route, here, path, app, limits)
+
+
+def _flat(routes: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield all routes, those of included routers too, as they were and as they are."""
+    # Since FastAPI 0.137 an included router is one node, which this looks into.
+    flat: Any = getattr(fastapi.routing, "iter_route_contexts", iter)
+    for each in flat(routes):
+        # Of what Starlette serves, some versions have the path only there.
+        here = getattr(each, "starlette_route", None) or each
+        yield getattr(each, "original_route", each), here
+
+
+# --- what limits them -----------------------------------------------------------------
+
+
+def _audited(found: _Found, limited: Sequence[Any]) -> AuditedRoute:
+    """Return what there is to tell of a route; *limited* are endpoints with limits."""
+    own = _own_limits(found)
+    exemption = None if own else _exemption(found)
+    limits = [*found.outer, *own, *_limits_of_dependencies(found)]
+    limits.sort(key=lambda limit: _ORDER.index(limit.phase))
+    return AuditedRoute(
+        found.path,
+        found.methods,
+        found.name,
+        tuple(limits),
+        exemption,
+        _problem(found, limited),
+    )
+
+
+def _own_limits(found: _Found) -> Sequence[AuditedLimit]:
+    route, declaration = found.route, found.declaration
+    if isinstance(route, ThrottledRoute):
+        early = [rule for plan in route.plans for rule in plan.rules]
+        return _of_plans(route.all_plans, "late", early)
+    methods = joined(found.methods)
+    for limiter in filter(None, (part.limiter for part in declaration.parts)):
+        return _of_plans(declaration.plans(limiter, methods), "late")
+    # Of a socket on a router of ours, which has made them when it was registered.
+    return _of_plans(declaration.made(methods), "late")
+
+
+def _limits_of_middleware(app: object) -> list[AuditedLimit]:
+    if not isinstance(app, RateLimitMiddleware):
+        return []
+    return [_limit(rule, app.limiter, "app") for rule in app.rules]
+
+
+def _limits_of_dependencies(found: _Found) -> Iterator[AuditedLimit]:
+    methods = joined(found.methods)
+    for each in limiting_dependencies(getattr(found.here, "dependant", None)):
+        yield from _of_plans(each.plans_on(found.endpoint, methods), "dependency")
+
+
+def _exemption(found: _Found) -> str | None:
+    """Return what makes a route without limits of its own one that is meant so."""
+    route, declaration = found.route, found.declaration
+    if _serves_document(found):
+        return "FastAPI's documentation"
+    if declaration.handler and declaration.exempt:
+        raw = inspect.getattr_static(declaration.owner, declaration.handler)
+        return "@exempt" if hasattr(raw, LIMITS_MARK) else "throttle = EXEMPT"
+    if declaration.exempt:
+        return "@limiter.exempt"
+    limiter = isinstance(route, ThrottledRoute) and (route.limiter or default_limiter())
+    if limiter and isinstance(limiter.default, Exempt):
+        return "Limiter(EXEMPT)"
+    return None
+
+
+def _serves_document(found: _Found) -> bool:
+    app, module = found.app, getattr(found.endpoint, "__module__", "")
+    if not isinstance(app, FastAPI) or module != FastAPI.__module__:
+        return False
+    return found.route.path in (
+        app.openapi_url,
+        app.docs_url,
+        app.redoc_url,
+        app.swagger_ui_oauth2_redirect_url,
+    )
+
+
+def _problem(found: _Found, limited: Sequence[Any]) -> str | None:
+    declaration = found.declaration
+    if declaration.parts or not is_decorated(declaration.owner):
+        return None
+    if any(is_same(declaration.owner, each) for each in limited):
+        return None  # another route serves it with its limits, so this one is meant
+    return (
+        f"{declaration.name} is decorated with @limiter.limit above the decorator of "
+        "the route, which limits nothing here. Write it below"
+    )
+
+
+def _of_plans(
+    plans: Iterable[Plan], phase: DecisionPhase, early: Sequence[Rule] = ()
+) -> list[AuditedLimit]:
+    return [
+        _limit(rule, plan.machinery, "early" if rule in early else phase)
+        for plan in plans
+        for rule in plan.rules
+    ]
+
+
+def _limit(rule: Rule, limiter: Any, phase: DecisionPhase) -> AuditedLimit:
+    limit = rule.limit
+    return AuditedLimit(
+        name=rule.name,
+        quota=str(limit.quota) if isinstance(limit.quota, Quota) else "dynamic",
+        using=rule.using,
+        cost=limit.cost if isinstance(limit.cost, int) else None,
+        key=called(rule.key_func),
+        phase=phase,
+        identity=rule.route,
+        bucket=limit.bucket,
+        on_store_error=limit.on_store_error or limiter.on_store_error,
+        enabled=limiter.enabled,
+    )

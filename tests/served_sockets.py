@@ -23,22 +23,21 @@ class Chat(ThrottledView):
 
     @route.websocket("")
     async def talk(self, websocket: WebSocket) -> None:
-        """Say hello."""
-        await hello(websocket)
+        """Accept, and be done."""
+        await accept(websocket)
 
 
-async def hello(websocket: WebSocket) -> None:
-    """Say hello."""
+async def accept(websocket: WebSocket) -> None:
+    """Accept, and be done."""
     await websocket.accept()
-    await websocket.send_text("hello")
     await websocket.close()
 
 
-router.add_api_websocket_route("/router", hello)
+router.add_api_websocket_route("/router", accept)
 
 
 inner = FastAPI()
-inner.add_api_websocket_route("/socket", hello)
+inner.add_api_websocket_route("/socket", accept)
 inner.add_middleware(RateLimitMiddleware, throttle="2/h")
 
 app = FastAPI()

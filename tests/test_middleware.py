@@ -1,5 +1,6 @@
 """Limits of a whole application: what they count, and what they say of it."""
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -900,14 +901,13 @@ async def test_a_stream_is_passed_on_chunk_by_chunk() -> None:
         events.append(f"{message['type']} {message.get('body', b'').decode()}")
 
     async def receive() -> Message:
+        await asyncio.Event().wait()
         raise AssertionError
 
     app = limited(FastAPI(), "5/h")
     app.add_api_route("/", get)
-    scope = http_scope()
-    scope["asgi"]["spec_version"] = "2.4"  # nobody has to listen for a disconnect
 
-    await app(scope, receive, send)
+    await app(http_scope(), receive, send)
 
     assert [
         "http.response.start ",

@@ -25,6 +25,7 @@ from throttled_views import (
     ConfigurationError,
     CostFunc,
     CurrentRateLimit,
+    Hook,
     IETFHeaders,
     InvalidQuotaError,
     KeyFunc,
@@ -33,6 +34,7 @@ from throttled_views import (
     LimitedError,
     Limiter,
     MemoryStore,
+    OnStoreError,
     Quota,
     QuotaFunc,
     RateLimitContext,
@@ -40,8 +42,10 @@ from throttled_views import (
     RateLimitHeaderPolicy,
     RateLimitResult,
     RateLimitState,
+    Receipt,
     RegistrationError,
     Store,
+    StoreStateEvent,
     StoreUnavailableError,
     Throttle,
     Throttled,
@@ -63,6 +67,7 @@ from throttled_views import (
     route,
 )
 from throttled_views import Exempt as NoLimit
+from throttled_views.stores.redis import RedisStore
 from throttled_views.testing import ManualClock, StoreContract
 
 # Values -------------------------------------------------------------------------
@@ -529,6 +534,46 @@ async def plain() -> int:
     return 0
 
 
+# Hooks and stores ---------------------------------------------------------------
+
+
+class Pager:
+    """A hook is what has its method; it need not say so."""
+
+    def on_store_state(self, event: StoreStateEvent) -> None:
+        """Read all of an event."""
+        assert_type(event.available, bool)
+        assert_type(event.policy, OnStoreError)
+        assert_type(event.error, Exception | None)
+
+
+class NamedPager(Hook):
+    """A hook that says so."""
+
+    def on_store_state(self, event: StoreStateEvent) -> None:
+        """Read nothing."""
+
+
+observed = Limiter("5/m", hooks=[Pager(), NamedPager()])
+stores: list[Store] = [
+    MemoryStore(max_keys=10),
+    RedisStore("redis://localhost:6379/0", timeout=0.1),
+]
+assert_type(observed.store, Store)
+
+
+async def stores_answer_alike(store: Store, charge: Charge) -> None:
+    """What a store is asked and answers has types, whichever it is."""
+    results = await store.acquire([charge])
+    assert_type(results, Sequence[RateLimitResult])
+    assert_type(await store.peek([charge]), Sequence[RateLimitResult])
+    receipts = [receipt for result in results for receipt in result.receipts]
+    assert_type(receipts, list[Receipt])
+    assert_type(await store.refund(receipts), None)
+    assert_type(await store.reset([charge.key]), None)
+    assert_type(await store.aclose(), None)
+
+
 # Errors -------------------------------------------------------------------------
 
 app.add_exception_handler(RateLimitExceededError, rate_limit_exceeded_handler)
@@ -548,6 +593,17 @@ def refusals_carry_their_context(refusal: RateLimitExceededError) -> None:
     """A handler of refusals can read what led to them."""
     assert_type(refusal.rate_limit_context, RateLimitContext)
     assert_type(refusal.status_code, int)
+    assert_type(refusal.detail, str)
+
+
+async def anybody_may_catch(throttled: Throttled) -> None:
+    """Errors are caught by their classes, and say what they are about."""
+    try:
+        await throttled.limit("alice")
+    except StoreUnavailableError as error:
+        assert_type(error, StoreUnavailableError)
+    except ThrottledViewsError as error:
+        assert_type(str(error), str)
 
 
 # Auditing -----------------------------------------------------------------------

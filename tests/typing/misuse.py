@@ -13,6 +13,7 @@ from throttled_views import (
     Limit,
     Limiter,
     Quota,
+    StoreStateEvent,
     Throttled,
     ThrottledRouter,
     ThrottledView,
@@ -122,6 +123,20 @@ class Misspelt(ThrottledView):
         return 0
 
 
+class AsyncHook:
+    """Nobody would await it."""
+
+    async def on_store_state(self, event: StoreStateEvent) -> None:
+        """Be async."""
+
+
+class NoStore:
+    """Has one method of a store, and none of the others."""
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
 limiter.limit("5/m")(sync)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
 limiter.limit(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 limiter.limit("5/m", key_func=number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -135,6 +150,13 @@ Quota.per_minute("5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumen
 Quota.per_minute(5, 10)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 Quota.pers_minute(5)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 Quota.per_minute(5).limit = 6  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+Limiter(hooks=[AsyncHook()])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+Limiter(hooks=[print])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+Limiter(store=NoStore())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limiter(store="redis://localhost")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Throttled("5/m", store=NoStore())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limiter(headers="X-RateLimit")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 Limit(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Limit("5/m", cost="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -541,6 +541,19 @@ def test_middleware_around_an_application_is_found() -> None:
     assert {"GET /x": ["1000/m", "1/s", "100/m", "5/m"]} == told(app)
 
 
+def test_an_order_that_is_right_is_not_warned_about(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What an application does when it starts, an audit does not do again."""
+    app = FastAPI()
+    app.add_middleware(RateLimitMiddleware, throttle="100/m")
+    app.add_middleware(CORSMiddleware)
+
+    audit(app)
+
+    assert "" == caplog.text
+
+
 def test_a_middleware_without_a_quota_limits_nothing() -> None:
     """It only tells of what routes decide."""
     app = bare()

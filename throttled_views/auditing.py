@@ -179,7 +179,9 @@ def _found_in(app: Any, prefix: str, outer: Sequence[AuditedLimit]) -> Iterator[
         app = app.app
     for each in getattr(app, "user_middleware", ()):
         if isinstance(each.cls, type) and issubclass(each.cls, RateLimitMiddleware):
-            limits += _limits_of_middleware(each.cls(app, *each.args, **each.kwargs))
+            # Around the routes alone: whether the order is right is not for us to say.
+            made = each.cls(app.router, *each.args, **each.kwargs)
+            limits += _limits_of_middleware(made)
     for route, here in _flat(app.routes):
         path = prefix + (getattr(here, "path", None) or "")
         if isinstance(route, Mount):

@@ -25,7 +25,7 @@ from examples import (
 )
 from tests.clients import client_of
 from tests.documents import ROOT
-from throttled_views import MemoryStore
+from throttled_views import MemoryStore, audit
 
 ALICE = {"X-API-Key": "k-alice"}
 EMMA = {"isbn": "978-0-14-143958-7", "title": "Emma"}
@@ -54,6 +54,14 @@ def test_an_example_can_be_served(name: str) -> None:
 
     assert isinstance(module.app, FastAPI)
     assert name == "quickstart" or f"uvicorn examples.{name}:app" in said
+
+
+@pytest.mark.parametrize("name", [*MODULES, "shop.main"])
+def test_an_example_forgets_no_route(name: str) -> None:
+    """Each is limited, or says that it is not, and no limit is misplaced."""
+    routes = audit(import_module(f"examples.{name}").app)
+
+    assert [] == [each.path for each in routes if each.is_unlimited or each.problem]
 
 
 def test_the_index_lists_all_examples() -> None:

@@ -23,4 +23,4 @@ def test_the_tests_of_a_copy_pass(name: str, tmp_path: Path) -> None:
         check=False,
     )
 
-    assert "7 passed" in ran.stdout, ran.stdout
+    assert "8 passed" in ran.stdout, ran.stdout

@@ -3,7 +3,7 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from throttled_views import MemoryStore, Quota
+from throttled_views import MemoryStore, Quota, audit
 from throttled_views.stores.redis import RedisStore
 
 from .limits import make_store
@@ -55,6 +55,14 @@ def test_what_is_not_there_is_not_found() -> None:
     assert client.get("/books/ulysses").status_code == 404
     order = client.post("/orders", json={"isbn": "ulysses"}, headers=ALICE)
     assert order.status_code == 404
+
+
+def test_no_route_was_forgotten() -> None:
+    """Whatever has no limit says that it is meant so."""
+    routes = audit(create_app(Settings(redis_url=None)))
+
+    assert [route.path for route in routes if route.is_unlimited] == []
+    assert [route.problem for route in routes if route.problem] == []
 
 
 def test_health_is_never_refused() -> None:

@@ -83,12 +83,17 @@ async def test_each_route_has_the_quota_it_declares(
     assert [200] * quota + [429] == [answer.status_code for answer in answers]
 
 
-async def test_an_exempt_handler_has_no_headers(page: ModuleType) -> None:
-    """The README's health check is not limited."""
+async def test_an_exempt_handler_is_limited_with_the_application_alone(
+    page: ModuleType,
+) -> None:
+    """The README's health check counts as a path that does not exist does."""
     async with client_of(page.app) as client:
-        answer = await client.get("/v1/books/health")
+        answers = [await client.get(path) for path in ("/v1/books/health", "/lost")]
 
-    assert "RateLimit-Limit" not in answer.headers
+    assert [("1000", "999"), ("1000", "998")] == [
+        (each.headers["RateLimit-Limit"], each.headers["RateLimit-Remaining"])
+        for each in answers
+    ]
 
 
 async def test_the_key_function_tells_customers_from_addresses(

@@ -2,11 +2,12 @@
 
 import asyncio
 import struct
+import time
 from collections.abc import Sequence
 
 import pytest
 
-from throttled_views import Quota
+from throttled_views import Quota, StoreUnavailableError
 from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.stores.courier import Answered, Courier, Line, Word
 from throttled_views.stores.deciding import Taken
@@ -14,6 +15,7 @@ from throttled_views.stores.denials import Denials
 from throttled_views.stores.wire import Asked, spec_of
 
 SPEC = spec_of(kernel_of(Quota.per_hour(3)), 1)
+SHORT_S = 0.05
 
 
 def taken(
@@ -52,10 +54,14 @@ class Mistaken(Broken):
         asyncio.get_running_loop().call_soon(answered, ZeroDivisionError())
 
 
-def courier_on(line: Line) -> Courier:
+def courier_on(line: Line, timeout: float = 10) -> Courier:
     """Return what takes checks to *line*."""
     return Courier(
-        lambda: line, lines=1, timeout=10, clock_us=lambda: 0, begin=Denials(None).begin
+        lambda: line,
+        lines=1,
+        timeout=timeout,
+        clock_us=lambda: 0,
+        begin=Denials(None).begin,
     )
 
 
@@ -162,6 +168,57 @@ async def test_a_loop_that_tells_nothing_has_always_something_to_run(
     await courier.aclose()
 
     assert (0, 1) == (sent, line.sent)
+
+
+async def test_a_loop_that_was_held_up_is_no_outage() -> None:
+    """What is answered as soon as it goes on is heard, time after time."""
+    courier = courier_on(Answering(), timeout=SHORT_S)
+    for _ in range(4):
+        asyncio.get_running_loop().call_soon(int)  # so that the check is not yet sent
+        future = courier.check((("a", SPEC),), taken)
+        hold_up()
+        limited, *_ = await future
+
+        assert not limited
+    await courier.aclose()
+
+
+async def test_a_silent_server_is_given_up_though_the_loop_is_held_up() -> None:
+    """It is waited for a little longer, once."""
+    line = Silent()
+    courier = courier_on(line, timeout=SHORT_S)
+    future = courier.check((("a", SPEC),), taken)
+    with pytest.raises(StoreUnavailableError, match="deadline"):
+        await future
+    line.is_held_up = False
+    await courier.aclose()
+
+    assert line.held_up < 10
+
+
+class Silent(Answering):
+    """A line on which nothing is ever heard, in a loop that is always held up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_held_up = True
+        self.held_up = 0
+
+    def ask(self, command: Sequence[Word], answered: Answered) -> None:
+        """Hear nothing."""
+        del command, answered
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self.is_held_up:
+            self.held_up += 1
+            hold_up()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+
+def hold_up() -> None:
+    """Do what an application should do in a thread."""
+    time.sleep(SHORT_S * 2)
 
 
 @pytest.mark.parametrize("key", ["plain", "\ud800", "\x00|{}", "é" * 100])

@@ -50,7 +50,9 @@ __all__ = [
 
 _NOT_STORED, _REFUSED_BY_ANOTHER_QUOTA = 2, 3  # verdicts of acquire.lua
 _MOST_LIMITS = 32  # of a batch: the server decides them while the next is encoded
-_TOO_LATE = 0.1  # of the timeout: with less left, nothing is sent to a silent server
+# Of the timeout: with less left, nothing is sent to a silent server, and a loop that is
+# later than that was held up.
+_TOO_LATE = 0.1
 
 Word: TypeAlias = "bytes | str | int"
 """A word of a command."""
@@ -105,14 +107,16 @@ class Call:
         deadline: When it is given up, by the clock of the loop.
         line: What it is on its way by.
         is_over: Whether all that waited were told something.
+        is_spared: Whether the deadline was put off: the loop was late itself.
     """
 
-    __slots__ = ("deadline", "is_over", "line")
+    __slots__ = ("deadline", "is_over", "is_spared", "line")
 
     def __init__(self) -> None:
         self.deadline = 0.0
         self.line: Line | None = None
         self.is_over = False
+        self.is_spared = False
 
     def is_wanted(self) -> bool:
         """Tell whether anybody still waits."""
@@ -439,12 +443,7 @@ class Courier:
 
     def _expire(self) -> None:
         """Give up all calls whose deadline is over, and wait for the next one."""
-        now = self._loop.time() + self._timeout * _TOO_LATE
-        over: list[Call] = []
-        while self._calls and (
-            self._calls[0].is_over or self._calls[0].deadline <= now
-        ):
-            over.append(self._calls.popleft())
+        over = self._overdue()
         for call in over:  # before lines are free, on which they would be sent
             if call.line is None and not call.is_over:
                 self._seal(call)
@@ -458,6 +457,30 @@ class Courier:
                 )
                 self._release(call, call.line)
         self._alarm = self._alarm_at(self._calls[0].deadline) if self._calls else None
+
+    def _overdue(self) -> list[Call]:
+        """
+        Return the calls that are to be given up, and forget them.
+
+        Code of others may hold the loop up longer than any deadline. That is no outage:
+        what came meanwhile is heard first, so each call is spared once then.
+        """
+        now, spare_s = self._loop.time(), self._timeout * _TOO_LATE
+        assert self._alarm is not None  # noqa: S101 - it has just rung
+        was_held_up = now > self._alarm.when() + spare_s
+        over: list[Call] = []
+        spared: list[Call] = []
+        while self._calls and (
+            self._calls[0].is_over or self._calls[0].deadline <= now + spare_s
+        ):
+            call = self._calls.popleft()
+            if was_held_up and not (call.is_over or call.is_spared):
+                call.is_spared, call.deadline = True, now + spare_s
+                spared.append(call)
+            else:
+                over.append(call)
+        self._calls.extendleft(reversed(spared))
+        return over
 
     def _alarm_at(self, when: float) -> asyncio.TimerHandle:
         # In a context of its own: it may never be without calls, and a request's

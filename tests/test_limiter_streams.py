@@ -1,21 +1,22 @@
 """`@limiter.limit()` on async generator functions, which FastAPI serves since 0.134."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import fastapi
 import pytest
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI, Header, HTTPException
 from fastapi.exceptions import FastAPIError
 
 from tests.asgi import answers, fields_of, http_scope, sent
 from tests.ways import (
     DECORATED,
     EARLY,
+    WAYS,
     Way,
     decorated_on_a_throttled_router,
 )
-from throttled_views import CurrentRateLimit, Limiter, MemoryStore
+from throttled_views import CurrentRateLimit, Limit, Limiter, MemoryStore
 
 SERVED = tuple(map(int, fastapi.__version__.split(".")[:2])) >= (0, 134)
 
@@ -165,3 +166,51 @@ async def test_a_stream_has_one_start(way: Way) -> None:
     assert THREE.splitlines(keepends=True) == [
         message["body"].decode() for message in messages[1:] if message["body"]
     ]
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_a_stream_of_events_is_limited(way: Way, store: MemoryStore) -> None:
+    """FastAPI knows them since 0.135; whoever waits for events is told, too."""
+    sse: Any = pytest.importorskip("fastapi.sse")
+    limiter = Limiter("1/h", store=store)
+    app = way(limiter, numbers, response_class=sse.EventSourceResponse)
+
+    first, second = await answers(app, "GET /", "GET /")
+
+    assert (200, "data: 0\n\ndata: 1\n\ndata: 2\n\n") == (
+        first.status_code,
+        first.text,
+    )
+    assert "text/event-stream" in first.headers["Content-Type"]
+    assert "0" == first.headers["RateLimit-Remaining"]
+    assert (429, {"detail": "Rate limit exceeded"}) == (
+        second.status_code,
+        second.json(),
+    )
+
+
+async def current_user(x_user: Annotated[str, Header()]) -> str:
+    """Find out who asks."""
+    return x_user
+
+
+async def by_user(user: Annotated[str, Depends(current_user)]) -> str:
+    """Name who asks."""
+    return user
+
+
+@ours
+async def test_a_late_limit_refuses_a_stream_before_it_starts(
+    way: Way, store: MemoryStore
+) -> None:
+    """What FastAPI solves names the client, and nothing is streamed to who is over."""
+    limiter = Limiter(Limit("1/h", key_func=by_user), store=store)
+    app = served(lambda: way(limiter, numbers))
+    if app is None:
+        return
+
+    first, second = await answers(app, *["GET /"] * 2, headers={"X-User": "a"})
+    (another,) = await answers(app, "GET /", headers={"X-User": "b"})
+
+    assert [200, 429, 200] == [each.status_code for each in (first, second, another)]
+    assert [THREE, "0"] == [another.text, second.headers["RateLimit-Remaining"]]

@@ -118,6 +118,18 @@ async def test_a_client_of_any_kind_is_used(
     await client.aclose()
 
 
+async def test_many_charges_are_given_back_together(redis_url: str) -> None:
+    """The server has room for as many as it is given."""
+    store = RedisStore(redis_url, timeout=PATIENT_S)
+    charges = [Charge(f"client {n}", TWO) for n in range(1_500)]
+    results = await store.acquire(charges)
+    await store.refund([each for result in results for each in result.receipts])
+    left = {each.state.remaining for each in await store.peek(charges)}
+    await store.aclose()
+
+    assert {2} == left
+
+
 async def test_a_client_keeps_its_pool(redis_url: str) -> None:
     """The store takes no connection of a pool that has only one."""
     client = client_of(redis_url, max_connections=1)
@@ -169,6 +181,10 @@ BAD: dict[str, tuple[Callable[[], RedisStore], str]] = {
     "a password": (
         lambda: RedisStore("redis://user:secret@h?nosuch=1"),
         "^'redis://…@h.nosuch=1' is no URL",
+    ),
+    "a password among the options": (
+        lambda: RedisStore("redis://h?password=secret&nosuch=1"),
+        "^'redis://h.password=…&nosuch=1' is no URL",
     ),
     "no number": (lambda: RedisStore("redis://h", timeout=float("nan")), "timeout=nan"),
 }

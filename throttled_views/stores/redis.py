@@ -373,6 +373,7 @@ def _maker(client: Any) -> tuple[Callable[[], _Client], bool]:
         # Also an option that nobody knows, or that redis-py does not like.
         except (ValueError, TypeError, RedisError) as error:
             url = re.sub("//.*@", "//…@", client)  # without a password
+            url = re.sub("password=[^&]*", "password=…", url)
             msg = f"{url!r} is no URL: {error}. Write 'redis://localhost:6379/0'"
             raise ConfigurationError(msg) from None
         return make, True

@@ -8,6 +8,7 @@ the installed one.
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 
@@ -18,9 +19,10 @@ from tests.documents import ROOT
 
 @pytest.fixture(name="copy")
 def copy_fixture(tmp_path: Path) -> Path:
-    """Give a directory that has the examples and nothing else."""
-    caches = ignore_patterns("__pycache__")
-    return copytree(ROOT / "examples", tmp_path / "copy", ignore=caches)
+    """Give a directory that has the examples for this FastAPI and nothing else."""
+    newer = [] if find_spec("fastapi.sse") else ["stream.py"]
+    ignored = ignore_patterns("__pycache__", *newer)
+    return copytree(ROOT / "examples", tmp_path / "copy", ignore=ignored)
 
 
 def said_by(*arguments: str, where: Path) -> str:

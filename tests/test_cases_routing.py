@@ -9,7 +9,17 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.types import Scope
 
-from tests.asgi import App, Relay, answers, app_of, frozen, http_scope, sent, statuses
+from tests.asgi import (
+    App,
+    Relay,
+    answers,
+    app_of,
+    frozen,
+    frozen_store,
+    http_scope,
+    sent,
+    statuses,
+)
 from tests.ways import WAYS, Endpoint, Way
 from throttled_views import (
     ConfigurationError,
@@ -19,9 +29,11 @@ from throttled_views import (
     MemoryStore,
     ThrottledRouter,
     ThrottledView,
+    by_template,
     client_ip,
     everyone,
 )
+from throttled_views.route_keys import RouteKey
 
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
@@ -402,6 +414,26 @@ async def test_case_46_one_handler_at_two_mounts_is_one_bucket() -> None:
     app.mount("/b", inner)
 
     assert "AAD" == await course(app, "GET /a/items", "GET /b/items", "GET /a/items")
+
+
+@pytest.mark.parametrize(
+    ("route_key", "moved"),
+    [(by_template, "A"), (by_template(root_path=False), "D")],
+    ids=repr,
+)
+async def test_case_46_by_template_one_handler_at_two_mounts_is_two_buckets(
+    route_key: RouteKey, moved: str
+) -> None:
+    """Who asks for places has them; those of the deployment can be left out."""
+    store = frozen_store()
+    inner = app_with(Limiter("2/min", store=store, route_key=route_key), hello)
+    app = FastAPI()
+    app.mount("/a", inner)
+    app.mount("/b", inner)
+
+    assert "AADAAD" == await course(app, *["GET /a/items"] * 3, *["GET /b/items"] * 3)
+    start, _ = await sent(app, {**http_scope("/v2/a/items"), "root_path": "/v2"})
+    assert moved == letters([start["status"]])
 
 
 @ways

@@ -25,6 +25,7 @@ ORDER = (
     "_principals",
     "_kinds",
     "keys",
+    "route_keys",
     "headers",
     "outcome",
     "throttled",

@@ -588,6 +588,102 @@ def test_a_path_that_nothing_captures_is_let_in(
     assert 2 == len(router.routes)
 
 
+class Rooms(ThrottledView):
+    """A view with a parameter in its path."""
+
+    path = "/rooms/{room}"
+    throttle = "1/h"
+
+    async def get(self, room: str) -> str:
+        """Read."""
+        return room
+
+    @route.websocket("/socket")
+    async def socket(self, websocket: WebSocket, room: str) -> None:
+        """Serve sockets."""
+        await websocket.accept()
+
+
+class Halls(Rooms):
+    """The same for others, with another name for it."""
+
+    path = "/rooms/{hall}"
+
+    async def get(self, hall: str) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Read."""
+        return hall
+
+
+def including(router: ThrottledRouter) -> None:
+    """Include the view with another router."""
+    router.include_router(Rooms.as_router(router.limiter))
+
+
+TAKEN: dict[str, Callable[[ThrottledRouter], object]] = {
+    "the same view": lambda router: router.add_view(Rooms),
+    "another view": lambda router: router.add_view(Halls),
+    "a function": lambda router: router.add_api_route("/rooms/{room}", hello),
+    "an included view": including,
+}
+
+
+@pytest.mark.parametrize("add", TAKEN.values(), ids=TAKEN)
+def test_what_would_replace_a_view_is_refused(
+    add: Callable[[ThrottledRouter], object],
+) -> None:
+    """On one path and method only the first would be reached; both are named."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_view(Rooms)
+
+    says = r" the earlier Rooms.get at '/rooms/{room}' serves the same requests, GET\. "
+    with pytest.raises(RegistrationError, match=says):
+        add(router)
+
+
+def test_a_view_does_not_replace_a_function() -> None:
+    """It would not be reached either."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_api_route("/rooms/{any}", hello, name="any")
+
+    with pytest.raises(RegistrationError, match=r"^Rooms.get at .* earlier any at"):
+        router.add_view(Rooms)
+
+
+def test_sockets_of_views_do_not_replace_each_other() -> None:
+    """They have a method of their own."""
+
+    class Other(ThrottledView):
+        path = "/rooms/{room}/socket"
+        throttle = "1/h"
+
+        @route.websocket("")
+        async def listen(self, websocket: WebSocket) -> None:
+            """Serve sockets."""
+
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_view(Rooms)
+
+    with pytest.raises(RegistrationError, match="serves the same requests, WEBSOCKET"):
+        router.add_view(Other)
+
+
+APART: dict[str, dict[str, Any]] = {
+    "another method": {"path": "/rooms/{room}", "methods": ["POST"]},
+    "another path": {"path": "/halls/{room}", "methods": ["GET"]},
+    "another kind of parameter": {"path": "/rooms/{room:path}", "methods": ["GET"]},
+}
+
+
+@pytest.mark.parametrize("options", APART.values(), ids=APART)
+def test_what_does_not_replace_a_view_is_let_in(options: dict[str, Any]) -> None:
+    """It serves requests that the view does not."""
+    router = ThrottledRouter(Limiter("1/h"))
+    router.add_view(Rooms)
+    router.add_api_route(endpoint=hello, **options)
+
+    assert 3 == len(router.routes)
+
+
 async def test_a_wrong_method_is_not_charged() -> None:
     """A 405 says nothing about limits, and takes nothing."""
     router = ThrottledRouter(Limiter("1/h"))

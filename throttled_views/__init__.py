@@ -61,6 +61,7 @@ from throttled_views.results import (
     RateLimitState,
     Receipt,
 )
+from throttled_views.route_keys import by_endpoint, by_template
 from throttled_views.routing import (
     ThrottledRoute,
     ThrottledRouter,
@@ -122,6 +123,8 @@ __all__ = [
     "ThrottledViewsError",
     "ViewDefinitionError",
     "audit",
+    "by_endpoint",
+    "by_template",
     "client_ip",
     "compose_key",
     "everyone",

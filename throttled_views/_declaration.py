@@ -15,7 +15,7 @@ from weakref import WeakSet
 from starlette.types import Scope
 
 from throttled_views._binding import copied, name_of
-from throttled_views._plan import Plan
+from throttled_views._plan import Plan, plan_of
 from throttled_views.errors import RegistrationError
 from throttled_views.limits import KeyFunc, Limit, Throttle, check_distinct, limits_of
 from throttled_views.outcome import Machinery
@@ -284,7 +284,7 @@ class Declaration:
             bound = part.bound(owner, method=methods, route=route, after=[*before])
             rules.setdefault(owner, []).extend(bound.rules)
             before.extend(part.limits)
-        return [Plan(owner, each) for owner, each in rules.items() if each]
+        return [plan_of(owner, each) for owner, each in rules.items() if each]
 
     def _unlimited(self) -> RegistrationError:
         where_to = "@limiter.limit('100/m')"

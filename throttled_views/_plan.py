@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar, cast
 
 from starlette.types import Scope
@@ -27,11 +27,12 @@ from throttled_views.outcome import (
 )
 from throttled_views.quotas import Quota
 from throttled_views.results import Charge, decision_of
+from throttled_views.route_keys import ByTemplate
 from throttled_views.stores.base import QuickStore, Store, quick_store
 from throttled_views.stores.deciding import Taken, told
 from throttled_views.throttled import NO_ANSWERS, Answers, Rule
 
-__all__ = ["Plan", "decide_all", "early_plans"]
+__all__ = ["Plan", "decide_all", "early_plans", "plan_of"]
 
 _SubjectT = TypeVar("_SubjectT")
 
@@ -50,6 +51,9 @@ class Plan:
 
     __slots__ = ("_single", "machinery", "quick", "rules")
 
+    is_placed = False
+    """Whether it counts for the template of a route, and not for its handler."""
+
     def __init__(self, machinery: Machinery, rules: Sequence[Rule]) -> None:
         self.machinery = machinery
         self.rules = rules
@@ -59,7 +63,7 @@ class Plan:
     def early(self) -> Plan:
         """Return a plan of what can be decided before anything is read."""
         early = [rule for rule in self.rules if not rule.is_late]
-        return Plan(self.machinery, [rule for rule in early if not rule.is_for_all])
+        return plan_of(self.machinery, [each for each in early if not each.is_for_all])
 
     async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
         """
@@ -90,6 +94,39 @@ class Plan:
         if rule.kernel is None or not rule.kernel.capacity or callable(rule.limit.cost):
             return None
         return _Single(self.machinery, store, rule, rule.kernel, rule.limit.cost)
+
+
+class _PlacedPlan(Plan):
+    """A plan that counts for the template of a route: it is another for each."""
+
+    __slots__ = ("_at", "_route_key")
+
+    is_placed = True
+
+    def __init__(
+        self, machinery: Machinery, rules: Sequence[Rule], route_key: ByTemplate
+    ) -> None:
+        super().__init__(machinery, rules)
+        self.quick = None
+        self._route_key = route_key
+        self._at = lru_cache(maxsize=1024)(self._made_at)
+
+    def _made_at(self, template: str) -> Plan:
+        return Plan(self.machinery, [rule.at(template) for rule in self.rules])
+
+    async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
+        """Charge the request, once; see `Plan.decide`."""
+        if not self.machinery.enabled:
+            return False
+        plan = self._at(self._route_key.template_of(scope))
+        return await plan.decide(scope, answers, outcome)
+
+
+def plan_of(machinery: Machinery, rules: Sequence[Rule]) -> Plan:
+    """Return the plan of a handler that is held to *rules*."""
+    if isinstance(machinery.route_key, ByTemplate):
+        return _PlacedPlan(machinery, rules, machinery.route_key)
+    return Plan(machinery, rules)
 
 
 class _Single:

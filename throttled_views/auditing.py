@@ -225,12 +225,12 @@ def _own_limits(found: _Found) -> Sequence[AuditedLimit]:
     route, declaration = found.route, found.declaration
     if isinstance(route, ThrottledRoute):
         early = [rule for plan in route.plans for rule in plan.rules]
-        return _of_plans(route.all_plans, "late", early)
+        return _of_plans(found, route.all_plans, "late", early)
     methods = joined(found.methods)
     for limiter in filter(None, (part.limiter for part in declaration.parts)):
-        return _of_plans(declaration.plans(limiter, methods), "late")
+        return _of_plans(found, declaration.plans(limiter, methods), "late")
     # Of a socket on a router of ours, which has made them when it was registered.
-    return _of_plans(declaration.made(methods), "late")
+    return _of_plans(found, declaration.made(methods), "late")
 
 
 def _limits_of_middleware(app: object) -> list[AuditedLimit]:
@@ -242,7 +242,8 @@ def _limits_of_middleware(app: object) -> list[AuditedLimit]:
 def _limits_of_dependencies(found: _Found) -> Iterator[AuditedLimit]:
     methods = joined(found.methods)
     for each in limiting_dependencies(getattr(found.here, "dependant", None)):
-        yield from _of_plans(each.plans_on(found.endpoint, methods), "dependency")
+        plans = each.plans_on(found.endpoint, methods)
+        yield from _of_plans(found, plans, "dependency")
 
 
 def _exemption(found: _Found) -> str | None:
@@ -286,10 +287,17 @@ def _problem(found: _Found, limited: Sequence[Any]) -> str | None:
 
 
 def _of_plans(
-    plans: Iterable[Plan], phase: DecisionPhase, early: Sequence[Rule] = ()
+    found: _Found,
+    plans: Iterable[Plan],
+    phase: DecisionPhase,
+    early: Sequence[Rule] = (),
 ) -> list[AuditedLimit]:
     return [
-        _limit(rule, plan.machinery, "early" if rule in early else phase)
+        _limit(
+            rule.at(found.path) if plan.is_placed else rule,
+            plan.machinery,
+            "early" if rule in early else phase,
+        )
         for plan in plans
         for rule in plan.rules
     ]

@@ -41,7 +41,7 @@ from throttled_views._functions import (
     check_functions,
 )
 from throttled_views._guard import decide, guard_of, write
-from throttled_views._plan import Plan
+from throttled_views._plan import Plan, plan_of
 from throttled_views.algorithms.kernels import counts_apart, kernel_of
 from throttled_views.errors import (
     ConfigurationError,
@@ -79,6 +79,12 @@ from throttled_views.limits import (
 from throttled_views.outcome import context_of
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import OnStoreError
+from throttled_views.route_keys import (
+    ByEndpoint,
+    RouteKey,
+    by_endpoint,
+    checked_route_key,
+)
 from throttled_views.stores.base import Store
 from throttled_views.stores.failover import Failover
 from throttled_views.stores.memory import MemoryStore
@@ -112,6 +118,8 @@ class Limiter:
             503, ``"allow"`` admits, with the fields of a fresh key.
         hooks: What observes it, and must not block.
         prefix: First part of all keys, which keeps applications on one store apart.
+        route_key: What of a route stands in keys: `by_endpoint` for what is limited,
+            `by_template` for where it is.
         problem_details: Whether refusals are answered as RFC 9457 has it, with the
             names of the limits that refuse.
         enabled: Whether anything is limited. May be set at any time.
@@ -132,6 +140,7 @@ class Limiter:
         on_store_error: OnStoreError = "local",
         hooks: Sequence[Hook] = (),
         prefix: str = DEFAULT_PREFIX,
+        route_key: RouteKey = by_endpoint,
         problem_details: bool = False,
         enabled: bool = True,
     ) -> None:
@@ -155,6 +164,7 @@ class Limiter:
             checked_policy(headers), problem_details=problem_details
         )
         self.prefix = checked_prefix(prefix)
+        self.route_key = checked_route_key(route_key)
         self.enabled = enabled
         self._owners: dict[str, list[Callable[[], Any]]] = {}
         self._buckets: dict[tuple[str, str], tuple[Quota, Algorithm]] = {}
@@ -250,7 +260,7 @@ class Limiter:
             route = declaration.route(self, in_request=True)
             named = self._among_dependencies(limits, f"{methods} {route}")
             bound = self.bind(named, method=methods, route=route, by_dependency=True)
-            return Plan(self, bound.rules)
+            return plan_of(self, bound.rules)
 
         parts = [Part(self, limits)]
         dependency = dependency_on(late_functions(parts, self), limit_it)
@@ -359,7 +369,8 @@ class Limiter:
             owners[position] = _reference_to(owner)
             return position + 1
         owners.append(_reference_to(owner))
-        if len(owners) > 1:
+        # Where a template stands in keys, no name does.
+        if len(owners) > 1 and isinstance(self.route_key, ByEndpoint):
             msg = (
                 f"{len(owners)} different objects named {name} are limited. This one "
                 f"counts as '#{len(owners)}', by order of registration. "

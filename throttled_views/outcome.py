@@ -31,6 +31,7 @@ from throttled_views.headers import (
     RateLimitContext,
     RawHeaders,
 )
+from throttled_views.route_keys import RouteKey
 from throttled_views.stores.base import Store
 from throttled_views.stores.deciding import Taken
 from throttled_views.stores.failover import Failover
@@ -194,6 +195,9 @@ class Machinery(Protocol):
     def renderer(self) -> HeaderRenderer:
         """How decisions are shown."""
         ...
+
+    route_key: RouteKey
+    """What of a route stands in keys."""
 
     enabled: bool
     """Whether anything is limited at all."""

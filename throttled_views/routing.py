@@ -12,6 +12,7 @@ the methods of a view, and the router turns the marks into routes.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -343,7 +344,10 @@ class ThrottledRoute(APIRoute):
         limiter = type(self).limiter or default_limiter()
         declaration = declaration_of(endpoint)
         late = declaration.late_functions(limiter)
-        endpoint = _guarded(endpoint, limiter) if late else unguarded(endpoint)
+        if late:
+            endpoint = _guarded(endpoint, declaration, limiter)
+        else:
+            endpoint = unguarded(endpoint)
         super().__init__(path, endpoint, **kwargs)
         depended = [*held_by_dependencies(self.dependant)]
         by_dependency = bool(depended)
@@ -435,11 +439,12 @@ class ThrottledRoute(APIRoute):
         await serve(scope, receive, telling(send, scope))
 
 
-def _guarded(endpoint: Callable[..., Any], limiter: Limiter) -> Callable[..., Any]:
+def _guarded(
+    endpoint: Callable[..., Any], declaration: Declaration, limiter: Limiter
+) -> Callable[..., Any]:
     """Return *endpoint* with a guard; one that is guarded decides all by itself."""
     if is_guarded(endpoint):
         return endpoint
-    declaration = declaration_of(endpoint)
     guard = guard_of(lambda scope: declaration.plans(limiter, methods_of(scope)))
     served: Callable[..., Any] = guarded(
         endpoint, guard, declaration.late_functions(limiter)
@@ -454,6 +459,19 @@ class _Served(NamedTuple):
     name: str
     methods: frozenset[str]
     path: str
+    is_of_view: bool
+
+    def replaces(self, other: _Served) -> bool:
+        """
+        Tell whether all requests for *other*, of a view or hidden by one, come here.
+
+        Functions may be registered twice, as on any router: the first one serves.
+        """
+        return bool(
+            (self.is_of_view or other.is_of_view)
+            and self.methods & other.methods
+            and _shape(self.path) == _shape(other.path)
+        )
 
     def captures(self, other: _Served) -> bool:
         """Tell whether a request for *other* would come here, if this came first."""
@@ -464,6 +482,13 @@ class _Served(NamedTuple):
             and self.methods & other.methods
             and regex.match(other.path)
         )
+
+
+def _shape(path: str) -> object:
+    """Return *path* without the names of its parameters."""
+    _, template, convertors = compile_path(path)
+    kinds = [type(each) for each in convertors.values()]
+    return re.sub(r"{\w+}", "{}", template), kinds
 
 
 class ThrottledRouter(APIRouter):
@@ -502,8 +527,8 @@ class ThrottledRouter(APIRouter):
 
         Raises:
             RegistrationError: The view is abstract or has no handlers, one of them is
-                limited by nothing, or captured by an earlier route; or an argument is
-                the whole router's.
+                limited by nothing, or an earlier route captures it, or has its path and
+                method; or an argument is the whole router's.
         """
         _check_is_complete(view)
         definition = view.__throttled_definition__
@@ -558,11 +583,19 @@ class ThrottledRouter(APIRouter):
             raise _unlimited(f"a route of class {route_class.__name__}")
         methods = frozenset(each.upper() for each in kwargs.get("methods") or ["GET"])
         name = kwargs.get("name") or get_name(endpoint)
-        self._claim(_Served(name, methods, self.prefix + path))
+        self._claim(name, methods, path, endpoint)
         super().add_api_route(path, endpoint, **kwargs)
 
-    def _claim(self, served: _Served) -> None:
-        """Note that *served* is on this router; refuse it if nothing would reach it."""
+    def _claim(
+        self,
+        name: str,
+        methods: frozenset[str],
+        path: str,
+        endpoint: Callable[..., Any],
+    ) -> None:
+        """Note what is on this router; refuse it if nothing would reach it."""
+        is_of_view = bool(declaration_of(endpoint).handler)
+        served = _Served(name, methods, self.prefix + path, is_of_view)
         _refuse_captured(served, self._served)
         self._served.append(served)
 
@@ -578,13 +611,12 @@ class ThrottledRouter(APIRouter):
             RegistrationError: Nothing limits it.
             ViewDefinitionError: It is not async.
         """
-        self._claim(
-            _Served(get_name(endpoint), frozenset((WEBSOCKET,)), self.prefix + path)
-        )
+        self._claim(get_name(endpoint), frozenset((WEBSOCKET,)), path, endpoint)
         if not is_async(endpoint):
             raise not_async(name_of(endpoint), endpoint)
-        if declaration_of(endpoint).plans(self.limiter, WEBSOCKET):
-            endpoint = _guarded(endpoint, self.limiter)
+        declaration = declaration_of(endpoint)
+        if declaration.plans(self.limiter, WEBSOCKET):
+            endpoint = _guarded(endpoint, declaration, self.limiter)
         super().add_api_websocket_route(path, endpoint, *args, **kwargs)
 
     def include_router(self, router: APIRouter, *args: Any, **kwargs: Any) -> None:
@@ -665,6 +697,13 @@ def _options(call: RouteCall, outer: Sequence[Mapping[str, Any]]) -> dict[str, A
 
 def _refuse_captured(served: _Served, earlier_ones: Sequence[_Served]) -> None:
     for earlier in earlier_ones:
+        if earlier.replaces(served):
+            raise RegistrationError(
+                f"{served.name} at {served.path!r}",
+                f"the earlier {earlier.name} at {earlier.path!r} serves the same "
+                f"requests, {'+'.join(sorted(earlier.methods & served.methods))}",
+                "Give it another path or method, or register one of them",
+            )
         if earlier.captures(served):
             raise RegistrationError(
                 f"{served.name} at {served.path!r}",

@@ -5,6 +5,7 @@ Limits bound to a store: `Throttled`, and the `Rule` that each of its limits bec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
@@ -62,6 +63,8 @@ Answers: TypeAlias = Mapping[int, object]
 
 NO_ANSWERS: Final[Answers] = MappingProxyType({})
 
+_MOST_TEMPLATES = 1024
+
 _Reader: TypeAlias = Callable[[Scope, Answers], object]
 
 
@@ -89,6 +92,8 @@ class Rule:
     """
 
     __slots__ = (
+        "_head_of",
+        "_placed",
         "_read_cost",
         "_read_principal",
         "_read_quota",
@@ -124,9 +129,9 @@ class Rule:
         if limit.bucket is not None:
             method, route = "*", limit.bucket
         self.route = route
-        # In braces the principal is what a cluster hashes: all limits of one client are
-        # in one place, and those of different clients are spread.
-        self.head = f"{encoded(prefix)}|{compose_key(KeyParts(method, route, ''))}{{"
+        self._head_of = partial(_head, prefix, method)
+        self.head = self._head_of(route)
+        self._placed: dict[str, Rule] = {}
         # No name given by a user has the mark, which is no ASCII.
         mark = "·" if by_dependency and limit.bucket is None else ""
         self.kernel: AnyKernel | None = None
@@ -141,6 +146,22 @@ class Rule:
         self._read_principal = _reader_of(self.key_func)
         self._read_quota = _reader_of(limit.quota)
         self._read_cost = _reader_of(limit.cost)
+
+    def at(self, template: str) -> Rule:
+        """
+        Return this rule, counted for a *template* and not for its handler.
+
+        It is one object for each, by which a request knows what was decided. A bucket
+        is the same everywhere.
+        """
+        if self.limit.bucket is not None:
+            return self
+        if (placed := self._placed.get(template)) is None:
+            if len(self._placed) >= _MOST_TEMPLATES:  # of a root_path that varies
+                self._placed.clear()
+            placed = self._placed[template] = copy(self)
+            placed.route, placed.head = template, self._head_of(template)
+        return placed
 
     def key(self, principal: str) -> str:
         """Return the key that *principal* is charged under."""
@@ -200,6 +221,12 @@ class Rule:
             return result_of(decision, self.name)
         receipt = Receipt(self.charge_to(key), decision.at_us)
         return result_of(decision, self.name, (receipt,))
+
+
+def _head(prefix: str, method: str, route: str) -> str:
+    # In braces the principal is what a cluster hashes: all limits of one client are in
+    # one place, and those of different clients are spread.
+    return f"{encoded(prefix)}|{compose_key(KeyParts(method, route, ''))}{{"
 
 
 def _reader_of(function: object) -> _Reader | None:

@@ -54,6 +54,8 @@ from throttled_views import (
     ThrottledViewsError,
     ViewDefinitionError,
     audit,
+    by_endpoint,
+    by_template,
     client_ip,
     compose_key,
     everyone,
@@ -605,6 +607,12 @@ async def anybody_may_catch(throttled: Throttled) -> None:
     except ThrottledViewsError as error:
         assert_type(str(error), str)
 
+
+# Route keys ---------------------------------------------------------------------
+
+by_places = Limiter("9/m", route_key=by_template)
+by_places_of_ours = Limiter("9/m", route_key=by_template(root_path=False))
+by_handlers = Limiter("9/m", route_key=by_endpoint)
 
 # Auditing -----------------------------------------------------------------------
 

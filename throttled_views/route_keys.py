@@ -1,0 +1,110 @@
+"""
+What of a route stands in keys: what is served there, or the template of its path.
+
+By default it is the handler, which is the same wherever it is included. The template
+tells places apart; what prefixes it has is in the scope of a request alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from starlette.types import Scope
+
+from throttled_views.errors import ConfigurationError
+
+__all__ = ["ByEndpoint", "ByTemplate", "RouteKey", "by_endpoint", "by_template"]
+
+
+class ByEndpoint:
+    """The type of `by_endpoint`."""
+
+    def __repr__(self) -> str:
+        """Return the name it is written by."""
+        return "by_endpoint"
+
+
+class ByTemplate:
+    """
+    The type of `by_template`.
+
+    Args:
+        root_path: Whether the ``root_path`` of the deployment is a part of it: what a
+            proxy in front strips, say. That of mounts is in any case.
+    """
+
+    def __init__(self, *, root_path: bool = True) -> None:
+        self.root_path = root_path
+
+    def __call__(self, *, root_path: bool = True) -> ByTemplate:
+        """Return the same, with or without the ``root_path`` of the deployment."""
+        return ByTemplate(root_path=root_path)
+
+    def __repr__(self) -> str:
+        """Return the call that makes it."""
+        return "by_template" if self.root_path else "by_template(root_path=False)"
+
+    def template_of(self, scope: Scope) -> str:
+        """
+        Return the template of the route that serves *scope*.
+
+        It has the prefixes of all routers and mounts.
+
+        Raises:
+            ConfigurationError: There is no route of FastAPI, or a mount has parameters,
+                whose values are all that is known of it.
+        """
+        place = _place_of(scope)
+        template = getattr(place, "path_format", None)
+        if template is None:
+            msg = (
+                "route_key=by_template is asked where no route of FastAPI serves. "
+                "Register the handler with @app.get(…) or the like"
+            )
+            raise ConfigurationError(msg)
+        foreign = {*scope.get("path_params", ())} - {*place.param_convertors}
+        if foreign:
+            msg = (
+                f"{template!r} is below a mount, or a host, with the parameter "
+                f"{min(foreign)!r}, and route_key=by_template would count each of its "
+                "values apart. Leave it at route_key=by_endpoint, and name clients by "
+                "it, if that is meant: key_func=path_key(…)"
+            )
+            raise ConfigurationError(msg)
+        root: str = scope.get("root_path", "")
+        if not self.root_path:
+            root = root.removeprefix(scope.get("app_root_path", root))
+        return f"{root}{template}"
+
+
+def _place_of(scope: Scope) -> Any:
+    """Return the route that serves *scope*, as it is where its routers are included."""
+    route = scope.get("route")
+    # Since FastAPI 0.137 the route knows its own path alone. The rest is only here; and
+    # a mounted application finds here what its parent has left.
+    context = scope.get("fastapi", {}).get("effective_route_context")
+    is_of_route = context is not None and context.original_route is route
+    return context if is_of_route else route
+
+
+by_endpoint = ByEndpoint()
+"""Keys have the identity of what is limited, wherever it is included or mounted."""
+
+by_template = ByTemplate()
+"""
+Keys have the template of the path, with the prefixes of all routers and mounts.
+
+A handler that is included twice has two counts then. ``by_template(root_path=False)``
+leaves out the ``root_path`` that the server, or `FastAPI`, is given.
+"""
+
+RouteKey: TypeAlias = ByEndpoint | ByTemplate
+"""What of a route stands in keys."""
+
+
+def checked_route_key(route_key: object) -> RouteKey:
+    """Return *route_key* if it is one."""
+    if isinstance(route_key, RouteKey):
+        return route_key
+    msg = f"route_key={route_key!r} is none. Write route_key=by_template"
+    raise ConfigurationError(msg)

@@ -1,5 +1,6 @@
 """Scenarios from public bug reports, by number: what is limited before who asks."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Annotated
@@ -8,8 +9,9 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException
 from pydantic import BaseModel
 
-from tests.asgi import answers, app_of, fields_of, frozen, statuses
+from tests.asgi import Relay, answers, app_of, fields_of, frozen, statuses
 from throttled_views import (
+    InvalidKeyError,
     Limit,
     Limiter,
     ThrottledRouter,
@@ -44,9 +46,8 @@ async def greet(user: CurrentUser) -> str:
     return user
 
 
-async def put(item: Item) -> Item:
+async def put(item: Item) -> None:
     """Be a handler that takes a body."""
-    return item
 
 
 def in_a_view(limiter: Limiter) -> FastAPI:
@@ -56,8 +57,8 @@ def in_a_view(limiter: Limiter) -> FastAPI:
         async def get(self, user: CurrentUser) -> str:
             return user
 
-        async def put(self, item: Item) -> Item:
-            return item
+        async def put(self, item: Item) -> None:
+            pass
 
     return app_of(Items.as_router(limiter, prefix="/items"))
 
@@ -153,3 +154,62 @@ async def test_case_76_both_side_by_side_stop_guesses_and_share_fairly(
         *(answer.status_code for answer in received),
     ]
     assert "9" == fields_of(elsewhere)["RateLimit-Remaining"]
+
+
+TEXTS: dict[str, str] = {
+    "100 kB": "x" * 100_000,
+    "100 kB and one": "x" * 100_001,
+    "NFC": "naïve/пример/例",
+    "NFD": "nai\u0308ve/пример/例",
+    "a space": "a b",
+    "NUL": "a\0b",
+    "CR LF": "a\r\nRateLimit-Limit: 5",
+    "braces": "{x}",
+    "bars": "|x|",
+    "a lone surrogate": "\ud800",
+}
+
+
+async def by_name(item: Item) -> str:
+    """Name a client by what its body says."""
+    return item.name
+
+
+@pytest.mark.parametrize("serve", [*FIRST, decorated])
+async def test_case_49_any_text_of_a_body_is_a_client_of_its_own(serve: Serve) -> None:
+    """The first of each is admitted, the second is not, and keys stay short."""
+    store = Relay()
+    app = serve(Limiter(Limit("1/min", key_func=by_name), store=store))
+    for name in TEXTS.values():
+        body = json.dumps({"name": name}).encode()
+        received = await answers(app, *["PUT /items"] * 2, content=body)
+
+        assert [200, 429] == [answer.status_code for answer in received]
+
+    assert len(TEXTS) == len({*store.keys})
+    assert all(len(key) <= 300 and key.isprintable() for key in store.keys)
+
+
+@pytest.mark.parametrize("serve", [*FIRST, decorated])
+async def test_case_49_what_is_no_text_is_no_client(serve: Serve) -> None:
+    """Pydantic refuses what is of another type, and nothing is charged."""
+    store = Relay()
+    app = serve(Limiter(Limit("1/min", key_func=by_name), store=store))
+    for value in (b"null", b"1", b"[]"):
+        body = b'{"name": %b}' % value
+        received = await answers(app, *["PUT /items"] * 2, content=body)
+
+        assert [422, 422] == [answer.status_code for answer in received]
+
+    assert [] == store.keys
+
+
+@pytest.mark.parametrize("serve", [*FIRST, decorated])
+async def test_case_110_an_empty_text_of_a_body_is_an_error(serve: Serve) -> None:
+    """It is not one big bucket of all who say nothing, and no way around the limit."""
+    store = Relay()
+    app = serve(Limiter(Limit("1/min", key_func=by_name), store=store))
+
+    with pytest.raises(InvalidKeyError):
+        await answers(app, "PUT /items", content=b'{"name": ""}')
+    assert [] == store.keys

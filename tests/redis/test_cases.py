@@ -1,10 +1,13 @@
 """Scenarios from public bug reports, by number, on real servers."""
 
 import asyncio
+import gc
 import random
 from collections.abc import Sequence
 
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from tests.asgi import answers, app_of, fields_of, statuses
 from tests.redis.conftest import StartServer
@@ -34,6 +37,13 @@ DAY_MS = 86_400_000
 async def hello() -> str:
     """Be a handler."""
     return "hello"
+
+
+def served_by(limiter: Limiter) -> FastAPI:
+    """Return an application with one route, which has the limiter's default."""
+    router = ThrottledRouter(limiter)
+    router.add_api_route("/", hello)
+    return app_of(router)
 
 
 def names_of(throttled: Throttled, principal: str) -> list[str]:
@@ -195,9 +205,7 @@ def test_case_53_a_limiter_of_a_module_serves_one_loop_after_another(
 ) -> None:
     """It is made where no loop runs, and counts on in each that follows."""
     limiter = Limiter("4/d", store=RedisStore(redis_url, timeout=PATIENT_S))
-    router = ThrottledRouter(limiter)
-    router.add_api_route("/", hello)
-    app = app_of(router)
+    app = served_by(limiter)
 
     async def run() -> Sequence[int]:
         codes = await statuses(app, "GET /", "GET /")
@@ -205,6 +213,38 @@ def test_case_53_a_limiter_of_a_module_serves_one_loop_after_another(
         return codes
 
     assert [[200, 200], [200, 200], [429, 429]] == [asyncio.run(run()) for _ in "123"]
+
+
+def test_case_53_test_clients_may_follow_each_other(redis_url: str) -> None:
+    """Each has a loop of its own, in which the store is opened and closed."""
+    app = served_by(Limiter("3/d", store=RedisStore(redis_url, timeout=PATIENT_S)))
+    codes: list[int] = []
+    for _ in range(2):
+        with TestClient(app) as client:
+            codes += [client.get("/").status_code for _ in range(2)]
+
+    assert [200, 200, 200, 429] == codes
+
+
+def test_case_53_a_test_client_needs_no_lifespan(redis_url: str) -> None:
+    """Then each request has a loop of its own, which leaves a connection behind."""
+    store = RedisStore(redis_url, timeout=PATIENT_S)
+    client = TestClient(served_by(Limiter("3/d", store=store)))
+
+    async def close() -> None:
+        await store.peek([Charge("nobody", Quota.per_day(1))])  # forgets all loops
+        await store.aclose()
+
+    def ask_four_times() -> list[int]:
+        codes = [client.get("/").status_code for _ in range(4)]
+        asyncio.run(close())
+        gc.collect()
+        return codes
+
+    with pytest.warns(ResourceWarning):  # of asyncio: it was left open
+        codes = ask_four_times()
+
+    assert [200, 200, 200, 429] == codes
 
 
 # --- servers
@@ -255,9 +295,8 @@ async def test_case_94_a_client_of_any_kind_gives_the_same_fields(
     """However a client reads replies, and whatever keys begin with."""
     client = client_of(redis_url, decode_responses=decodes, protocol=protocol)
     store = RedisStore(client, timeout=PATIENT_S)
-    router = ThrottledRouter(Limiter("2/d", store=store, prefix=prefix))
-    router.add_api_route("/", hello)
-    received = await answers(app_of(router), *["GET /"] * 3)
+    app = served_by(Limiter("2/d", store=store, prefix=prefix))
+    received = await answers(app, *["GET /"] * 3)
     await store.aclose()
     await client.aclose()
 

@@ -29,6 +29,7 @@ from throttled_views import (
     MemoryStore,
     ThrottledRouter,
     ThrottledView,
+    by_endpoint,
     by_template,
     client_ip,
     everyone,
@@ -36,6 +37,7 @@ from throttled_views import (
 from throttled_views.route_keys import RouteKey
 
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+route_keys = pytest.mark.parametrize("route_key", [by_endpoint, by_template], ids=repr)
 
 
 async def hello() -> str:
@@ -372,12 +374,13 @@ def dependent(limiter: Limiter) -> APIRouter:
     return router
 
 
+@route_keys
 @pytest.mark.parametrize("put", [early, decorated, dependent])
 async def test_case_44_values_of_a_path_parameter_are_one_bucket(
-    put: Callable[[Limiter], APIRouter], store: MemoryStore
+    put: Callable[[Limiter], APIRouter], store: MemoryStore, route_key: RouteKey
 ) -> None:
-    """What is limited is the function, whatever is in the URL."""
-    app = app_of(put(Limiter("10/min", store=store)))
+    """What is limited is the function, or the template, whatever is in the URL."""
+    app = app_of(put(Limiter("10/min", store=store, route_key=route_key)))
     requests = [f"GET /users/{n};v={n}?page={n}" for n in range(100)]
 
     assert "A" * 10 + "D" * 90 == await course(app, *requests)
@@ -574,6 +577,7 @@ def as_a_view(router: ThrottledRouter) -> None:
             return "hello"
 
 
+@route_keys
 @pytest.mark.parametrize("serve", [as_a_function, as_a_view])
 @pytest.mark.parametrize(("put", "prefix", "path"), TREES.values(), ids=TREES)
 async def test_case_61_no_inclusion_makes_a_route_exempt(
@@ -581,9 +585,11 @@ async def test_case_61_no_inclusion_makes_a_route_exempt(
     put: Callable[[ThrottledRouter], App],
     prefix: str,
     path: str,
+    route_key: RouteKey,
 ) -> None:
     """The second request is denied in each tree; a wrong method is a 405."""
-    router = ThrottledRouter(frozen("1/min"), prefix=prefix)
+    limiter = Limiter("1/min", store=frozen_store(), route_key=route_key)
+    router = ThrottledRouter(limiter, prefix=prefix)
     serve(router)
 
     app = put(router)

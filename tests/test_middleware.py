@@ -53,6 +53,7 @@ from throttled_views import (
     ThrottledRouter,
     ThrottledView,
     ThrottledViewsError,
+    by_template,
     client_ip,
     everyone,
     exempt,
@@ -174,6 +175,14 @@ async def test_whatever_answers_tells(request_: str, tmp_path: Path) -> None:
 async def test_all_requests_share_one_count() -> None:
     """What one path takes, another one lacks."""
     app = app_of_hello("2/h")
+
+    assert [200, 404, 429] == await statuses(app, "GET /", "GET /missing", "GET /")
+
+
+async def test_templates_do_not_matter() -> None:
+    """Where routes are counted by theirs, the application is still one."""
+    limiter = Limiter(store=frozen_store(), route_key=by_template)
+    app = app_of_hello("2/h", limiter)
 
     assert [200, 404, 429] == await statuses(app, "GET /", "GET /missing", "GET /")
 

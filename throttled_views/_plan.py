@@ -178,7 +178,9 @@ class _Single:
         """Charge the request, once; see `Plan.decide`."""
         rule, store = self._rule, self._machinery.store
         if self.quick is not None and outcome.is_empty:
-            taken = await self._taken(self.quick.take(scope))
+            taken = self.quick.take(scope)
+            if not isinstance(taken, tuple):
+                taken = await self._taken(taken)
             if taken is not None:
                 outcome.add(self._builder, taken)
                 return taken[0]

@@ -7,7 +7,7 @@ It is pure ASGI: streams, background tasks and the messages of sockets pass unto
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -111,12 +111,11 @@ class RateLimitMiddleware:
         serve = refuse if is_refused else self.app
         await serve(scope, receive, send)
 
-    async def _decide(self, scope: Scope) -> bool:
+    def _decide(self, scope: Scope) -> Awaitable[bool | None]:
         """Charge the request; tell if it is refused. Of a socket, that is raised."""
         if scope["type"] == "http":
-            return await decide_all(self._plans, scope, phase="app")
-        await decide(self._plans_of_sockets, scope, phase="app")
-        return False
+            return decide_all(self._plans, scope, phase="app")
+        return decide(self._plans_of_sockets, scope, phase="app")
 
     @cached_property
     def _plans_of_sockets(self) -> Sequence[Plan]:

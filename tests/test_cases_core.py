@@ -118,6 +118,52 @@ async def test_case_5_the_announced_wait_is_the_real_one(
         )
 
 
+async def test_case_7_denials_are_not_counted(
+    store: MemoryStore, clock: ManualClock, using: Algorithm
+) -> None:
+    """Who asks for 12 a minute for ten minutes gets the burst and 10 a minute."""
+    throttled = Throttled("10/m", store=store, using=using)
+    letters = await answers(throttled, clock, range(0, 600, 5))
+
+    assert 109 == letters.count("A")
+
+
+async def test_case_8_nobody_is_blocked_who_keeps_to_the_rate(
+    store: MemoryStore, clock: ManualClock, using: Algorithm
+) -> None:
+    """One request a second, and one between, are within a burst of ten."""
+    throttled = Throttled("10 per 10 s", store=store, using=using)
+
+    assert "A" * 12 == await answers(throttled, clock, [*range(10), 9.5, 10])
+
+
+async def test_case_10_a_bucket_has_no_edge(
+    store: MemoryStore, clock: ManualClock, using: Algorithm
+) -> None:
+    """Around a full minute there is one burst, not two: the default does not double."""
+    throttled = Throttled("60/m", store=store, using=using)
+    clock.set(59.9)
+
+    assert "A" * 60 + "D" == await burst(throttled, 61)
+    clock.set(60.1)
+    assert "D" * 60 == await burst(throttled, 60)
+
+
+async def test_case_13_what_is_kept_lives_as_long_as_it_counts(
+    store: MemoryStore, clock: ManualClock, using: Algorithm
+) -> None:
+    """A key is not forgotten a period after it was made, with all it spent since."""
+    throttled = Throttled("10/h", store=store, using=using)
+    await throttled.limit("alice")
+    clock.set(3540)
+    await throttled.limit("alice", 8)
+    clock.set(3660)
+    for number in range(1_000):  # which looks for keys that may be forgotten
+        await throttled.limit(f"k{number}")
+
+    assert 2 == (await burst(throttled, 9)).count("A")
+
+
 async def test_case_19_the_wall_clock_may_step_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -165,6 +211,25 @@ async def test_case_19_the_clock_of_the_store_may_step_back(
         retry_after(refused),
     )
     assert 10 == await remaining(throttled)
+
+
+@pytest.mark.parametrize(
+    ("instants_us", "expected"),
+    [((100_000_999, 100_001_999), "AA"), ((100_999_999, 101_000_000), "AD")],
+    ids=["a millisecond", "a microsecond"],
+)
+async def test_case_20_microseconds_are_a_number(
+    store: MemoryStore,
+    clock: ManualClock,
+    using: Algorithm,
+    instants_us: Sequence[int],
+    expected: str,
+) -> None:
+    """What lies between two readings is their difference, across a second, too."""
+    throttled = Throttled("1000/s burst 1", store=store, using=using)
+    instants = [Fraction(each, 1_000_000) for each in instants_us]
+
+    assert expected == await answers(throttled, clock, instants)
 
 
 async def test_case_22_a_very_fast_rate_limits(

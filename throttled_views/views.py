@@ -9,10 +9,10 @@ leave it out, and since only a metaclass sees a handler that is written twice.
 from __future__ import annotations
 
 from abc import ABCMeta
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from fastapi import params
 
@@ -91,6 +91,9 @@ class ThrottledViewMeta(ABCMeta):
             )
 
 
+_Verb: TypeAlias = "Callable[..., Coroutine[Any, Any, Any] | AsyncIterator[Any]]"
+
+
 class ThrottledView(metaclass=ThrottledViewMeta):
     """
     A class-based view whose handlers are limited.
@@ -128,15 +131,15 @@ class ThrottledView(metaclass=ThrottledViewMeta):
 
     if TYPE_CHECKING:
         __throttled_definition__: ClassVar[Definition]
-        # So that a checker refuses `def get`, and knows `await super().get(…)`.
-        get: Callable[..., Coroutine[Any, Any, Any]]
-        post: Callable[..., Coroutine[Any, Any, Any]]
-        put: Callable[..., Coroutine[Any, Any, Any]]
-        patch: Callable[..., Coroutine[Any, Any, Any]]
-        delete: Callable[..., Coroutine[Any, Any, Any]]
-        head: Callable[..., Coroutine[Any, Any, Any]]
-        options: Callable[..., Coroutine[Any, Any, Any]]
-        trace: Callable[..., Coroutine[Any, Any, Any]]
+        # So that a checker refuses a `def get` that neither waits nor streams.
+        get: _Verb
+        post: _Verb
+        put: _Verb
+        patch: _Verb
+        delete: _Verb
+        head: _Verb
+        options: _Verb
+        trace: _Verb
 
     @classmethod
     def as_router(

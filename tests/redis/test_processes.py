@@ -68,7 +68,11 @@ def most(using: Algorithm, first_us: int, last_us: int) -> int:
 @pytest.fixture(name="pool", scope="module")
 def pool_fixture() -> Iterator[Pool]:
     """Give processes that have nothing in common."""
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+    with pytest.MonkeyPatch.context() as patch:
+        # They are to be as fast as they can: nobody measures what they cover.
+        patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        pool = multiprocessing.get_context("spawn").Pool(PROCESSES)
+    with pool:
         pool.starmap(isinstance, [(0, int)] * PROCESSES)
         yield pool
         pool.close()

@@ -9,9 +9,11 @@ from datetime import timedelta
 from typing import Annotated, Any, Generic, TypeVar, assert_type
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp
 
 from throttled_views import (
     EXEMPT,
@@ -40,6 +42,7 @@ from throttled_views import (
     RateLimitContext,
     RateLimitExceededError,
     RateLimitHeaderPolicy,
+    RateLimitMiddleware,
     RateLimitResult,
     RateLimitState,
     Receipt,
@@ -574,6 +577,15 @@ async def stores_answer_alike(store: Store, charge: Charge) -> None:
     assert_type(await store.refund(receipts), None)
     assert_type(await store.reset([charge.key]), None)
     assert_type(await store.aclose(), None)
+
+
+# Applications -------------------------------------------------------------------
+
+app.add_middleware(RateLimitMiddleware)
+app.add_middleware(RateLimitMiddleware, limiter=Limiter(), throttle=["5/s", "100/m"])
+app.add_middleware(CORSMiddleware, expose_headers=EXPOSED_HEADERS)
+app.mount("/around", RateLimitMiddleware(FastAPI(), throttle=Quota.per_minute(60)))
+is_asgi: ASGIApp = RateLimitMiddleware(app, throttle=Limit("5/s", key_func=everyone))
 
 
 # Errors -------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Each line below that is marked is wrong. The marks are assertions: mypy reports 
 `type: ignore` and pyright a `pyright: ignore` that nothing needs. Checked, never run.
 """
 
-from fastapi import Request
+from fastapi import FastAPI, Request
 
 from throttled_views import (
     EXEMPT,
@@ -13,6 +13,7 @@ from throttled_views import (
     Limit,
     Limiter,
     Quota,
+    RateLimitMiddleware,
     StoreStateEvent,
     Throttled,
     ThrottledRouter,
@@ -204,3 +205,10 @@ async def wrong_arguments(throttled: Throttled) -> None:
     """Ask with what is no key and no cost."""
     await throttled.limit(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await throttled.limit("alice", cost="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# Applications -------------------------------------------------------------------
+
+FastAPI().add_middleware(RateLimitMiddleware, throttle=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+FastAPI().add_middleware(RateLimitMiddleware, "100/m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+FastAPI().add_middleware(RateLimitMiddleware, quota="100/m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

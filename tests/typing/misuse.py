@@ -210,5 +210,4 @@ async def wrong_arguments(throttled: Throttled) -> None:
 # Applications -------------------------------------------------------------------
 
 FastAPI().add_middleware(RateLimitMiddleware, throttle=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-FastAPI().add_middleware(RateLimitMiddleware, "100/m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 FastAPI().add_middleware(RateLimitMiddleware, quota="100/m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

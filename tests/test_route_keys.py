@@ -7,7 +7,8 @@ from urllib.parse import unquote
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response, WebSocket
 from fastapi.responses import PlainTextResponse
-from starlette.routing import Mount, Route, Router
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Host, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.asgi import Relay, answers, app_of, handshake, http_scope, statuses
@@ -315,6 +316,109 @@ async def test_a_mount_with_parameters_is_refused() -> None:
         await answers(site, "GET /acme/shop/items/1")
 
     assert [] == shop.store.keys
+
+
+def _mounted(app: FastAPI) -> FastAPI:
+    """Mount *app* as FastAPI does."""
+    site = FastAPI()
+    site.mount("/t/{item}", app)
+    return site
+
+
+def _wrapped(app: FastAPI) -> ASGIApp:
+    """Put middleware around a mounted application."""
+    inner = FastAPI(routes=[Mount("/{item}", app)])
+    return Router([Mount("/t", CORSMiddleware(inner))])
+
+
+def _nested_in_static(app: FastAPI) -> ASGIApp:
+    """Put the parameter into the inner of two mounts."""
+    return Router([Mount("/t", FastAPI(routes=[Mount("/{item}", app)]))])
+
+
+def _nested_in_fastapi(app: FastAPI) -> ASGIApp:
+    """Nest mounts of FastAPI."""
+    site, inner = FastAPI(), FastAPI()
+    inner.mount("/{item:int}", app)
+    site.mount("/t", inner)
+    return site
+
+
+def _included(app: FastAPI) -> ASGIApp:
+    """Mount on a router that is included, which FastAPI may ignore."""
+    router, site = APIRouter(), FastAPI()
+    router.mount("/{item}", app)
+    site.include_router(router, prefix="/t")
+    site.mount("/t/{item}", app)
+    return site
+
+
+def _on_a_host(app: FastAPI) -> ASGIApp:
+    """Put the mount on a host."""
+    return Router([Host("{item}", Router([Mount("/t/{item}", app)]))])
+
+
+def _rooted(app: FastAPI) -> ASGIApp:
+    """Give an application on the way a root path of its own."""
+    inner = FastAPI(routes=[Mount("/{item}", app)])
+    inner.root_path = "/t"
+    return Router([Mount("/t", inner)])
+
+
+EQUAL_NAMES: dict[str, Callable[[FastAPI], ASGIApp]] = {
+    "mounted": _mounted,
+    "Starlette's Mount": lambda app: Router([Mount("/t/{item}", app)]),
+    "middleware": _wrapped,
+    "nested in static": _nested_in_static,
+    "nested in FastAPI": _nested_in_fastapi,
+    "nested in dynamic": lambda app: Router(
+        [Mount("/{item}", Router([Mount("/1", app)]))]
+    ),
+    "included": _included,
+    "host": _on_a_host,
+    "root path": _rooted,
+}
+
+
+@pytest.mark.parametrize("mount", EQUAL_NAMES.values(), ids=EQUAL_NAMES)
+async def test_a_mount_is_refused_whatever_its_parameters_are_called(
+    mount: Callable[[FastAPI], ASGIApp],
+) -> None:
+    """One of the route's name is overwritten by it, and is a client's choice, too."""
+    shop = Shop()
+
+    with pytest.raises(ConfigurationError, match="with the parameter 'item'"):
+        await answers(mount(app_of(shop.router)), "GET /t/1/shop/items/1")
+
+    assert [] == shop.store.keys
+
+
+@pytest.mark.parametrize("told", [{}, {"routes": []}], ids=["nothing", "no routes"])
+async def test_a_mount_that_cannot_be_looked_into_is_refused(
+    told: dict[str, Any],
+) -> None:
+    """What is in it may have parameters."""
+    shop = Shop()
+    inner = Router([Mount("/{item}", app_of(shop.router))])
+
+    async def opaque(scope: Scope, receive: Receive, send: Send) -> None:
+        await inner(scope, receive, send)
+
+    vars(opaque).update(told)
+    with pytest.raises(ConfigurationError, match="cannot be looked into"):
+        await answers(Router([Mount("/t", opaque)]), "GET /t/1/shop/items/1")
+
+    assert [] == shop.store.keys
+
+
+async def test_a_static_mount_may_stand_before_one_with_parameters() -> None:
+    """The way of a request counts, and not what else there is."""
+    shop = Shop()
+    app = app_of(shop.router)
+    mounts = [Mount(path, app) for path in ("/x", "/t", "/{item}")]
+    site = Router([Route("/", starlette_handler), *mounts])
+
+    assert ["/t/shop/items/{item}"] == await shop.routes(site, "GET /t/shop/items/1")
 
 
 def test_what_no_route_serves_is_refused() -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import fastapi.routing
 from fastapi import FastAPI
 from starlette.routing import Host, Mount, WebSocketRoute
 from starlette.types import ASGIApp
@@ -33,6 +32,7 @@ from throttled_views.limits import Exempt
 from throttled_views.middleware import RateLimitMiddleware
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import OnStoreError
+from throttled_views.route_keys import flat
 from throttled_views.routing import LIMITS_MARK, ThrottledRoute
 from throttled_views.throttled import Rule
 
@@ -182,7 +182,7 @@ def _found_in(app: Any, prefix: str, outer: Sequence[AuditedLimit]) -> Iterator[
             # Around the routes alone: whether the order is right is not for us to say.
             made = each.cls(app.router, *each.args, **each.kwargs)
             limits += _limits_of_middleware(made)
-    for route, here in _flat(app.routes):
+    for route, here in flat(app.routes):
         path = prefix + (getattr(here, "path", None) or "")
         if isinstance(route, Mount):
             yield from _found_in(route.app, path, limits)
@@ -190,16 +190,6 @@ def _found_in(app: Any, prefix: str, outer: Sequence[AuditedLimit]) -> Iterator[
             yield from _found_in(route.app, f"//{here.host}{prefix}", limits)
         else:
             yield _Found(route, here, path, app, limits)
-
-
-def _flat(routes: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield all routes, those of included routers too, as they were and as they are."""
-    # Since FastAPI 0.137 an included router is one node, which this looks into.
-    flat: Any = getattr(fastapi.routing, "iter_route_contexts", iter)
-    for each in flat(routes):
-        # Of what Starlette serves, some versions have the path only there.
-        here = getattr(each, "starlette_route", None) or each
-        yield getattr(each, "original_route", each), here
 
 
 # --- what limits them -----------------------------------------------------------------

@@ -7,8 +7,11 @@ tells places apart; what prefixes it has is in the scope of a request alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+import fastapi.routing
+from starlette.routing import Host, Match, Mount
 from starlette.types import Scope
 
 from throttled_views.errors import ConfigurationError
@@ -62,7 +65,10 @@ class ByTemplate:
                 "Register the handler with @app.get(…) or the like"
             )
             raise ConfigurationError(msg)
+        # A host leaves no more than these. A mount may name its own as the route does.
         foreign = {*scope.get("path_params", ())} - {*place.param_convertors}
+        if "app_root_path" in scope:
+            foreign |= _parameters_of_mounts(scope, template)
         if foreign:
             msg = (
                 f"{template!r} is below a mount, or a host, with the parameter "
@@ -85,6 +91,53 @@ def _place_of(scope: Scope) -> Any:
     context = scope.get("fastapi", {}).get("effective_route_context")
     is_of_route = context is not None and context.original_route is route
     return context if is_of_route else route
+
+
+def _parameters_of_mounts(scope: Scope, template: str) -> set[str]:
+    """
+    Return the parameters of the mounts that lead to what serves *scope*.
+
+    Starlette keeps values alone, so that its way from the outermost router is gone
+    again. Mounts that it cannot be seen to take are refused: they may have parameters.
+    """
+    way = {**scope, "root_path": scope["app_root_path"]}
+    app, parameters = scope["router"], set[str]()
+    while way["root_path"] != scope["root_path"]:
+        node = next(_taken(app, way), None)
+        if node is None:
+            msg = (
+                f"{template!r} is below a mount that cannot be looked into, which may "
+                "have parameters. Leave it at route_key=by_endpoint"
+            )
+            raise ConfigurationError(msg)
+        parameters |= {*node.param_convertors} - {"path"}  # Starlette's, for the rest
+        app = node.app
+    return parameters
+
+
+def _taken(app: Any, way: Scope) -> Iterator[Any]:
+    """Yield the mounts and hosts of *app* that match; note in *way* where they lead."""
+    while not isinstance(getattr(app, "routes", None), Sequence):
+        if not hasattr(app, "app"):
+            return
+        app = app.app
+    way["root_path"] = getattr(app, "root_path", "") or way["root_path"]  # as FastAPI
+    for route, here in flat(app.routes):
+        if isinstance(route, Mount | Host):
+            match, child = here.matches(way)
+            if match is Match.FULL:
+                way.update(child)
+                yield here
+
+
+def flat(routes: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield all routes, those of included routers too, as they were and as they are."""
+    # Since FastAPI 0.137 an included router is one node, which this looks into.
+    nodes: Any = getattr(fastapi.routing, "iter_route_contexts", iter)
+    for each in nodes(routes):
+        # Of what Starlette serves, some versions have the path only there.
+        here = getattr(each, "starlette_route", None) or each
+        yield getattr(each, "original_route", each), here
 
 
 by_endpoint = ByEndpoint()

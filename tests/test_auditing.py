@@ -297,6 +297,29 @@ def test_every_way_to_limit_is_found(
     assert None is found.exempt is found.problem
 
 
+async def test_an_audit_changes_no_key() -> None:
+    """Equal dependencies are named in the order in which FastAPI solves them."""
+    keys: list[list[str]] = []
+    for is_audited in (False, True):
+        store = Relay()
+        limiter = Limiter(store=store)
+        inner = Depends(limiter.dependency("5/m", key_func=everyone))
+
+        async def by_all(_: Any = inner) -> str:  # noqa: ANN401
+            return "all"
+
+        outer = limiter.dependency("5/m", key_func=by_all)
+        app = FastAPI(dependencies=[Depends(outer), inner], openapi_url=None)
+        app.add_api_route("/", hello)
+        if is_audited:
+            only(app)
+        await answers(app, "GET /")
+        keys.append(store.keys)
+
+    assert keys[0] == keys[1]
+    assert 2 == len({*keys[0]})
+
+
 async def test_an_audit_changes_no_count() -> None:
     """What a dependency counts has the same name, whoever asks first."""
     store = Relay()

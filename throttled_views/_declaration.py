@@ -306,13 +306,19 @@ def declaration_of(endpoint: Any) -> Declaration:
 
 
 def limiting_dependencies(dependant: Any) -> Iterable[Declaration]:
-    """Return what the dependencies of an endpoint say that limit it, each once."""
+    """
+    Return what the dependencies of an endpoint say that limit it, each once.
+
+    They are in the order in which FastAPI solves them, by which equal ones are named:
+    what a dependency needs comes first.
+    """
     found: dict[int, Declaration] = {}
     for each in getattr(dependant, "dependencies", ()):
+        for inner in limiting_dependencies(each):
+            found.setdefault(id(inner.owner), inner)
         declaration = declaration_of(each.call)
         if declaration.limits_others:
-            found[id(each.call)] = declaration
-        found.update((id(inner.owner), inner) for inner in limiting_dependencies(each))
+            found.setdefault(id(each.call), declaration)
     return found.values()
 
 

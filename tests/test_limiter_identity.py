@@ -249,6 +249,31 @@ async def test_the_second_of_a_name_is_warned_of_once(
     assert f"2 different objects named {NAME} are limited" in told[0]
 
 
+@pytest.mark.parametrize("is_mounted", [False, True], ids=["flat", "mounted"])
+async def test_requests_do_not_number_what_a_dependency_limits(
+    *, is_mounted: bool
+) -> None:
+    """Processes that are asked in different orders count alike, as one that audits."""
+    numbered: list[dict[str, str]] = []
+    for order in (["/0", "/1/"], ["/1/", "/0"]):
+        limiter = Limiter("9/h", store=(store := Relay()))
+        limits = [Depends(limiter.dependency())]
+        app, child = FastAPI(), FastAPI()
+        app.add_api_route("/unlimited", made("u"))
+        app.add_api_route("/0", made("a"), dependencies=limits)
+        if is_mounted:
+            app.mount("/1", child)
+            child.add_api_route("/", made("b"), dependencies=limits)
+        else:
+            app.add_api_route("/1/", made("b"), dependencies=limits)
+        keys = [await keys_of(app, store, f"GET {path}") for path in order]
+        numbered.append({path: key for path, [key] in zip(order, keys, strict=True)})
+
+    assert numbered[0] == numbered[1]
+    assert "%232" in numbered[0]["/1/"]
+    assert "%232" not in numbered[0]["/0"]
+
+
 async def test_the_third_of_a_name_has_a_number_too() -> None:
     """A function that makes handlers in a loop is warned of each."""
     store = Relay()

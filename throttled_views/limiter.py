@@ -32,6 +32,7 @@ from throttled_views._declaration import (
     declare,
     declare_guarded,
     late_functions,
+    limiting_dependencies,
     methods_of,
 )
 from throttled_views._endpoints import Exchange, dependency_on, guarded
@@ -85,6 +86,7 @@ from throttled_views.route_keys import (
     by_endpoint,
     checked_route_key,
 )
+    routes_below,
 from throttled_views.stores.base import Store
 from throttled_views.stores.failover import Failover
 from throttled_views.stores.memory import MemoryStore
@@ -241,19 +243,20 @@ class Limiter:
 
         async def limit_it(exchange: Exchange) -> RateLimitContext:
             scope = exchange.connection.scope
-            plan = plan_for(scope["endpoint"], methods_of(scope))
+            plan = plan_for(scope["endpoint"], methods_of(scope), scope.get("router"))
             await decide([plan], scope, exchange.answers)
             write(exchange.response, scope)
             return context_of(scope)
 
-        def plan_for(endpoint: object, methods: str) -> Plan:
+        def plan_for(endpoint: object, methods: str, router: object = None) -> Plan:
             declaration = declaration_of(endpoint)
             methods = declaration.methods or methods
             key = id(endpoint), methods
             if key not in plans:
                 with self._naming:  # two threads would give it two names, and counts
-                    known = plans.get(key)
-                    plans[key] = known or (endpoint, made(declaration, methods))
+                    if key not in plans:
+                        self._number_all(router, name_of(declaration.owner))
+                        plans[key] = endpoint, made(declaration, methods)
             return plans[key][1]
 
         def made(declaration: Declaration, methods: str) -> Plan:
@@ -268,6 +271,19 @@ class Limiter:
         return dependency
 
     def _among_dependencies(self, limits: Sequence[Limit], on: str) -> list[Limit]:
+    def _number_all(self, router: object, name: str) -> None:
+        """Number what dependencies limit by order of registration, not of requests."""
+        for each in routes_below(router):
+            owner = declaration_of(getattr(each, "endpoint", None)).owner
+            if name_of(owner) == name and any(
+                part.limiter is self
+                for dependency in limiting_dependencies(
+                    getattr(each, "dependant", None)
+                )
+                for part in dependency.parts
+            ):
+                self.number_of(owner, name, in_request=True)
+
         """Return *limits* with names that no other dependency of an endpoint has."""
         taken = self._dependencies.setdefault(on, set())
         named: list[Limit] = []

@@ -117,17 +117,32 @@ def _parameters_of_mounts(scope: Scope, template: str) -> set[str]:
 
 def _taken(app: Any, way: Scope) -> Iterator[Any]:
     """Yield the mounts and hosts of *app* that match; note in *way* where they lead."""
-    while not isinstance(getattr(app, "routes", None), Sequence):
-        if not hasattr(app, "app"):
-            return
-        app = app.app
+    app = _with_routes(app)
     way["root_path"] = getattr(app, "root_path", "") or way["root_path"]  # as FastAPI
-    for route, here in flat(app.routes):
+    for route, here in flat(getattr(app, "routes", ())):
         if isinstance(route, Mount | Host):
             match, child = here.matches(way)
             if match is Match.FULL:
                 way.update(child)
                 yield here
+
+
+def _with_routes(app: Any) -> Any:
+    """Return what has the routes of *app*: itself, or what its middleware is around."""
+    while not isinstance(getattr(app, "routes", None), Sequence) and hasattr(
+        app, "app"
+    ):
+        app = app.app
+    return app
+
+
+def routes_below(app: Any) -> Iterator[Any]:
+    """Yield all routes of *app* and of what is mounted on it, in their order."""
+    for route, here in flat(getattr(_with_routes(app), "routes", ())):
+        if isinstance(route, Mount | Host):
+            yield from routes_below(route.app)
+        else:
+            yield here
 
 
 def flat(routes: Sequence[Any]) -> Iterator[tuple[Any, Any]]:

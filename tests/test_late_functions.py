@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from fastapi import (
@@ -29,16 +29,20 @@ from tests.late_functions import CurrentUser, current_user
 from tests.ways import WAYS, Way
 from throttled_views import (
     EXEMPT,
+    ClientIP,
     ConfigurationError,
     Exempt,
     InvalidAnswerError,
     InvalidKeyError,
+    KeyFunc,
     Limit,
     Limiter,
     Quota,
     ThrottledRouter,
     ThrottledView,
     ViewDefinitionError,
+    first_of,
+    header_key,
     limit,
     route,
 )
@@ -708,3 +712,24 @@ async def test_a_query_parameter_of_a_function_is_checked() -> None:
 
     assert [422, 200] == [answer.status_code for answer in received]
     assert "3" == received[1].headers["RateLimit-Remaining"]
+
+
+MAKERS: dict[str, tuple[dict[str, Any], str]] = {
+    "a quota": ({"quota": Quota.per_minute}, r"Write Quota\.per_minute\("),
+    "a quota of a text": ({"quota": Quota.parse}, r"Write Quota\.parse\("),
+    "a header": ({"quota": "5/m", "key_func": header_key}, r"Write header_key\("),
+    "the first of keys": ({"quota": "5/m", "key_func": first_of}, r"Write first_of\("),
+}
+
+
+@pytest.mark.parametrize(("options", "said"), MAKERS.values(), ids=MAKERS)
+def test_what_makes_a_function_is_none(options: dict[str, Any], said: str) -> None:
+    """Without its parentheses the client would give what it takes."""
+    with pytest.raises(ConfigurationError, match=said):
+        Limiter(Limit(**options))
+
+
+def test_a_class_of_key_functions_is_none() -> None:
+    """A limiter is told to make one, too."""
+    with pytest.raises(ConfigurationError, match=r"Write ClientIP\("):
+        Limiter(key_func=cast("KeyFunc", ClientIP))

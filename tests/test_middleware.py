@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import httpx
 import pytest
@@ -35,6 +35,7 @@ from tests.outages import Outage
 from tests.ways import DECORATED, EARLY, WAYS, Way
 from throttled_views import (
     EXEMPT,
+    ConfigurationError,
     CurrentRateLimit,
     Exempt,
     IETFHeaders,
@@ -44,10 +45,12 @@ from throttled_views import (
     Limit,
     LimitedError,
     Limiter,
+    MemoryStore,
     OnStoreError,
     Quota,
     RateLimitExceededError,
     RateLimitMiddleware,
+    Receipt,
     RegistrationError,
     Throttle,
     ThrottledRouter,
@@ -999,3 +1002,123 @@ async def test_without_limits_the_order_does_not_matter(
 
     assert "http://shop.test" == answer.headers["Access-Control-Allow-Origin"]
     assert WRONG_ORDER not in caplog.text
+
+
+# --- what is counted together
+
+
+def of_plan(quota: str) -> Callable[[], str]:
+    """Return a quota function."""
+
+    def plan() -> str:
+        return quota
+
+    return plan
+
+
+async def test_functions_of_one_factory_count_apart() -> None:
+    """Two of one name are two quotas, each with counts of its own."""
+    limiter = frozen()
+    small = app_of_hello(of_plan("1/h"), limiter)
+    await statuses(small, "GET /")
+    large = app_of_hello(of_plan("2/h"), limiter)
+    with pytest.warns(UserWarning, match="2 different objects named"):
+        large.middleware_stack = large.build_middleware_stack()
+    answered = await statuses(large, *["GET /"] * 3)
+
+    assert [200, 200, 429] == answered
+    assert [429] == await statuses(small, "GET /")
+
+
+def cost_of_two() -> int:
+    """Cost two."""
+    return 2
+
+
+@pytest.mark.parametrize("cost", [2, cost_of_two], ids=["number", "function"])
+async def test_equal_quotas_with_other_costs_are_two_limits(
+    cost: int | Callable[[], int],
+) -> None:
+    """Each is charged, by its own cost."""
+    limiter = frozen()
+    app = limited(app_of_hello("10/h", limiter), Limit("10/h", cost=cost), limiter)
+
+    answered = await answers(app, *["GET /"] * 2)
+
+    assert ["8", "6"] == [each.headers["RateLimit-Remaining"] for each in answered]
+
+
+class Refunds(MemoryStore):
+    """A store that counts how often it is asked to give back."""
+
+    refunds = 0
+
+    async def refund(self, receipts: Sequence[Receipt], /) -> None:
+        """Count."""
+        self.refunds += 1
+        await super().refund(receipts)
+
+
+async def test_all_that_an_application_was_charged_comes_back_in_one_call() -> None:
+    """However many limits it has."""
+    store = Refunds()
+    limiter = Limiter(store=store)
+    app = limited(FastAPI(), "100/m; 1000/h; 5000/day", limiter)
+    app.add_middleware(RateLimitMiddleware, limiter=limiter, throttle="0/m")
+    app.add_middleware(RateLimitMiddleware, limiter=limiter, throttle="7/m; 8/h")
+
+    assert [429] == await statuses(app, "GET /")
+    assert store.refunds <= 1
+
+
+# --- what it is around
+
+
+class Around:
+    """An application that says it is around itself."""
+
+    def __init__(self) -> None:
+        self.app = self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+        await PlainTextResponse("here")(scope, receive, send)
+
+
+class NoApplication:
+    """What another framework leaves in the scope."""
+
+
+async def test_it_may_be_around_anything() -> None:
+    """Also around what refers to itself, in a framework that is not Starlette."""
+    middleware = RateLimitMiddleware(Around(), limiter=frozen(), throttle="1/h")
+
+    async def framework(scope: Scope, receive: Receive, send: Send) -> None:
+        await middleware({**scope, "app": NoApplication()}, receive, send)
+
+    assert [200, 429] == await statuses(framework, "GET /", "GET /")
+
+
+async def test_a_handler_may_answer_nothing() -> None:
+    """As Starlette has it: then nothing is sent."""
+    app = app_of_hello("1/h")
+
+    async def silent(_request: Request, _error: Exception) -> None: ...
+
+    app.exception_handlers[429] = cast("Any", silent)
+    await statuses(app, "GET /")
+    messages = await sent(app, http_scope("/"))
+
+    assert [] == messages
+
+
+@pytest.mark.parametrize("limiter", ["5/m", MemoryStore()], ids=["text", "store"])
+def test_what_is_no_limiter_is_refused(limiter: object) -> None:
+    """It would limit nothing, or fail at the first request."""
+    wrong = cast("Limiter", limiter)
+    for use in (
+        lambda: RateLimitMiddleware(FastAPI(), limiter=wrong),
+        lambda: ThrottledRouter(wrong),
+    ):
+        with pytest.raises(ConfigurationError, match=r"is no limiter\. Write limiter="):
+            use()

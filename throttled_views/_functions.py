@@ -37,12 +37,15 @@ from throttled_views._early import (
     parameters_of,
 )
 from throttled_views.errors import ConfigurationError, ViewDefinitionError
+from throttled_views.keys import ClientIP, first_of, header_key, path_key
 from throttled_views.limits import Limit
+from throttled_views.quotas import Quota
 
 __all__ = ["check_connection", "check_function", "check_functions", "solvable"]
 
 _NOTHING = inspect.Parameter.empty
 _FASTAPI_VALUES = (params.Depends, params.Param, params.Body)
+_MAKERS = (ClientIP, first_of, header_key, path_key)
 _OF_METHODS = ("self", "cls")
 _UNNAMED = {
     inspect.Parameter.POSITIONAL_ONLY: "can only be given by position",
@@ -69,6 +72,7 @@ def check_function(function: Callable[..., object], role: str) -> None:
         function: A key, quota or cost function.
         role: What it is, for the error.
     """
+    _check_is_no_maker(function, role)
     if early_reader_of(function) is not None:
         return
     parameters = _parameters(function)
@@ -82,6 +86,18 @@ def check_function(function: Callable[..., object], role: str) -> None:
     except (FastAPIError, PydanticUserError, AssertionError) as error:
         problem = str(error).partition("\n")[0]
         raise _unsolvable(function, role, f"cannot be solved: {problem}") from error
+
+
+def _check_is_no_maker(function: object, role: str) -> None:
+    """Refuse what makes a quota or a key function, where that itself is meant."""
+    is_of_quota = getattr(function, "__self__", None) is Quota
+    if is_of_quota or any(function is each for each in _MAKERS):
+        name = getattr(function, "__qualname__", role)
+        msg = (
+            f"{name} is no {role} function, but makes one. Write {name}(…), with what "
+            "it takes"
+        )
+        raise ConfigurationError(msg)
 
 
 def check_connection(method: str, *functions: object) -> None:

@@ -26,7 +26,7 @@ from throttled_views.outcome import (
     outcome_of,
 )
 from throttled_views.quotas import Quota
-from throttled_views.results import Charge, decision_of
+from throttled_views.results import Charge, Receipt, decision_of
 from throttled_views.route_keys import ByTemplate
 from throttled_views.stores.base import QuickStore, Store, quick_store
 from throttled_views.stores.deciding import Taken, told
@@ -308,6 +308,11 @@ async def decide_all(
 
 
 async def _give_back(charged: list[tuple[Store, Answer]]) -> None:
+    """Refund all of *charged*, each store's in one call."""
+    receipts: dict[Store, list[Receipt]] = {}
     for store, answer in charged:
-        await store.refund(answer.result.receipts)
+        receipts.setdefault(store, []).extend(answer.result.receipts)
     charged.clear()
+    for store, some in receipts.items():
+        if some:
+            await store.refund(some)

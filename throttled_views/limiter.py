@@ -49,6 +49,7 @@ from throttled_views.errors import (
     RegistrationError,
     StoreUnavailableError,
     ViewDefinitionError,
+    shown,
 )
 from throttled_views.headers import (
     HeaderPolicy,
@@ -85,8 +86,8 @@ from throttled_views.route_keys import (
     RouteKey,
     by_endpoint,
     checked_route_key,
-)
     routes_below,
+)
 from throttled_views.stores.base import Store
 from throttled_views.stores.failover import Failover
 from throttled_views.stores.memory import MemoryStore
@@ -270,7 +271,6 @@ class Limiter:
         declare(dependency, Declaration(dependency, parts=parts, plan_on=plan_for))
         return dependency
 
-    def _among_dependencies(self, limits: Sequence[Limit], on: str) -> list[Limit]:
     def _number_all(self, router: object, name: str) -> None:
         """Number what dependencies limit by order of registration, not of requests."""
         for each in routes_below(router):
@@ -284,6 +284,7 @@ class Limiter:
             ):
                 self.number_of(owner, name, in_request=True)
 
+    def _among_dependencies(self, limits: Sequence[Limit], on: str) -> list[Limit]:
         """Return *limits* with names that no other dependency of an endpoint has."""
         taken = self._dependencies.setdefault(on, set())
         named: list[Limit] = []
@@ -424,6 +425,19 @@ class Limiter:
                 f"{limit.quota} by {using} in another",
                 "Give both the same quota, or each a bucket of its own",
             )
+
+
+def checked_limiter(limiter: object) -> Limiter:
+    """Return *limiter*, or the process-wide default if it is None."""
+    if limiter is None:
+        return default_limiter()
+    if not isinstance(limiter, Limiter):
+        write = (
+            f"Limiter({limiter!r})" if isinstance(limiter, str) else "Limiter('5/m')"
+        )
+        msg = f"limiter={shown(limiter)} is no limiter. Write limiter={write}"
+        raise ConfigurationError(msg)
+    return limiter
 
 
 @lru_cache(maxsize=1)

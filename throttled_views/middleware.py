@@ -7,7 +7,7 @@ It is pure ASGI: streams, background tasks and the messages of sockets pass unto
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -22,10 +22,9 @@ from throttled_views._functions import check_connection
 from throttled_views._guard import decide
 from throttled_views._plan import Plan, decide_all
 from throttled_views.errors import RegistrationError
-from throttled_views.limiter import Limiter, default_limiter
+from throttled_views.limiter import Limiter, checked_limiter
 from throttled_views.limits import Limit, Throttle, limit_text, limits_of
 from throttled_views.outcome import begin_app, fail, refuse
-from throttled_views.quotas import Quota
 from throttled_views.throttled import Rule, is_late
 
 __all__ = ["RateLimitMiddleware"]
@@ -81,7 +80,7 @@ class RateLimitMiddleware:
         throttle: Throttle | None = None,
     ) -> None:
         self.app = app
-        self.limiter = limiter or default_limiter()
+        self.limiter = checked_limiter(limiter)
         self.limits = _named(() if throttle is None else limits_of(throttle))
         self.rules = list(_rules_of(self.limiter, self.limits))
         self._plans = [Plan(self.limiter, self.rules)] if self.rules else []
@@ -138,14 +137,27 @@ def _named(limits: Sequence[Limit]) -> tuple[Limit, ...]:
 
 def _rules_of(limiter: Limiter, limits: Sequence[Limit]) -> Iterator[Rule]:
     for position, limit in enumerate(limits):
-        quota = limit.quota
-        # Unequal ones are counted apart, so that applications may share a limiter.
-        route = str(quota) if isinstance(quota, Quota) else name_of(quota)
+        route = _identity(limiter, limit)
         before = limits[:position]
         bound = limiter.bind([limit], method=_APP, route=route, after=before)
         for rule in bound.rules:
             _check_is_early(rule)
             yield rule
+
+
+def _identity(limiter: Limiter, limit: Limit) -> str:
+    """Name what is counted: unequal ones apart, so that applications may share one."""
+    parts = [
+        _named_function(limiter, each) if callable(each) else str(each)
+        for each in (limit.quota, limit.cost)
+    ]
+    return parts[0] if limit.cost == 1 else " at ".join(parts)
+
+
+def _named_function(limiter: Limiter, function: Callable[..., object]) -> str:
+    name = name_of(function)
+    number = limiter.number_of(function, name)
+    return name if number == 1 else f"{name}#{number}"
 
 
 def _functions_of(rule: Rule) -> Sequence[object]:
@@ -165,7 +177,9 @@ def _check_is_early(rule: Rule) -> None:
 
 def _has_cors(app: object) -> bool:
     """Tell whether there is a `CORSMiddleware` in what *app* is around."""
-    while app is not None:
+    seen = set[int]()
+    while app is not None and id(app) not in seen:
+        seen.add(id(app))  # one may be around itself
         if isinstance(app, CORSMiddleware):
             return True
         if isinstance(app, Starlette):

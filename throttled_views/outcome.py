@@ -165,7 +165,11 @@ def own_response(error: _DecidedError, scope: Scope) -> Response | None:
 
 
 def _handlers_of(scope: Scope) -> dict[Any, Any]:
-    handlers: dict[Any, Any] = scope.get("app", _OF_FASTAPI).exception_handlers
+    # Around something else than an application of Starlette's there are none.
+    app = scope.get("app", _OF_FASTAPI)
+    handlers: dict[Any, Any] = getattr(
+        app, "exception_handlers", _OF_FASTAPI.exception_handlers
+    )
     return handlers
 
 
@@ -357,7 +361,8 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     response = own_response(error, scope) or await handler(
         Request(scope, receive, send), error
     )
-    await response(scope, receive, send)
+    if response is not None:  # as Starlette has it
+        await response(scope, receive, send)
 
 
 def _has_problem_details(scope: Scope) -> bool:

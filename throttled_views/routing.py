@@ -80,6 +80,7 @@ from throttled_views.errors import (
 )
 from throttled_views.limiter import (
     Limiter,
+    checked_limiter,
     default_limiter,
     refuse_a_handler,
 )
@@ -510,7 +511,7 @@ class ThrottledRouter(APIRouter):
     def __init__(self, limiter: Limiter | None = None, **kwargs: Any) -> None:
         if kwargs.get("routes"):
             raise _unlimited("routes=[…]")
-        self.limiter = limiter or default_limiter()
+        self.limiter = checked_limiter(limiter)
         base: type[APIRoute] = kwargs.pop("route_class", ThrottledRoute)
         self._served: list[_Served] = []
         super().__init__(route_class=_route_class(self.limiter, base), **kwargs)

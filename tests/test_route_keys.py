@@ -18,6 +18,7 @@ from throttled_views import (
     Limit,
     Limiter,
     Quota,
+    Throttle,
     ThrottledRouter,
     ThrottledView,
     audit,
@@ -409,6 +410,40 @@ async def test_a_mount_that_cannot_be_looked_into_is_refused(
         await answers(Router([Mount("/t", opaque)]), "GET /t/1/shop/items/1")
 
     assert [] == shop.store.keys
+
+
+def on_hosts(limiter: Limiter, *throttles: Throttle) -> ASGIApp:
+    """Serve the same path on hosts named 0, 1 and so on, each with a limit."""
+    hosts: list[Host] = []
+    for number, throttle in enumerate(throttles):
+        router = ThrottledRouter(limiter)
+        router.get("/items")(limiter.limit(throttle)(hello))
+        hosts.append(Host(str(number), app_of(router)))
+    return Router(hosts)
+
+
+@pytest.mark.filterwarnings("ignore:.* different objects named")
+async def test_unequal_quotas_of_one_template_are_refused() -> None:
+    """Hosts are no part of it, so that one would spend what the other has."""
+    limiter = Limiter(store=Relay(), route_key=by_template)
+    app = on_hosts(limiter, "1/h", "9/h")
+
+    await answers(app, "GET /items", headers={"Host": "0"})
+    with pytest.raises(ConfigurationError, match=r"at '/items'.* 1/h .* 9/h "):
+        await answers(app, "GET /items", headers={"Host": "1"})
+
+
+@pytest.mark.filterwarnings("ignore:.* different objects named")
+@pytest.mark.parametrize("throttle", ["2/h", lambda: Quota.per_hour(2)])
+async def test_equal_quotas_of_one_template_are_one_count(throttle: Throttle) -> None:
+    """They are one count, as the path says; so are those that functions choose."""
+    app = on_hosts(Limiter(store=Relay(), route_key=by_template), throttle, throttle)
+    codes = [
+        (await answers(app, "GET /items", headers={"Host": host}))[0].status_code
+        for host in ("0", "1", "0")
+    ]
+
+    assert [200, 200, 429] == codes
 
 
 async def test_a_static_mount_may_stand_before_one_with_parameters() -> None:

@@ -93,6 +93,7 @@ from throttled_views.stores.failover import Failover
 from throttled_views.stores.memory import MemoryStore
 from throttled_views.throttled import (
     DEFAULT_PREFIX,
+    MOST_TEMPLATES,
     Rule,
     Throttled,
     checked_prefix,
@@ -171,6 +172,7 @@ class Limiter:
         self.enabled = enabled
         self._owners: dict[str, list[Callable[[], Any]]] = {}
         self._buckets: dict[tuple[str, str], tuple[Quota, Algorithm]] = {}
+        self._places: dict[tuple[str, str], tuple[Quota, Algorithm]] = {}
         self._dependencies: dict[str, set[str]] = {}
         self._naming = Lock()
 
@@ -363,6 +365,7 @@ class Limiter:
                 method=method,
                 route=route,
                 by_dependency=by_dependency,
+                check_place=self._check_place,
             )
             check_connection(method, rule.key_func, limit.quota, limit.cost)
             rules.append(rule)
@@ -418,13 +421,31 @@ class Limiter:
             return
         using = limit.using or self.using
         first = self._buckets.setdefault((limit.bucket, slot), (limit.quota, using))
-        if first[0] != limit.quota or counts_apart(first[1], using):
-            raise RegistrationError(
-                f"bucket {limit.bucket!r}",
-                f"it is held to {first[0]} by {first[1]} in one place and to "
-                f"{limit.quota} by {using} in another",
-                "Give both the same quota, or each a bucket of its own",
-            )
+        _check_equal(first, limit.quota, using, f"bucket {limit.bucket!r}")
+
+    def _check_place(self, rule: Rule) -> None:
+        """Refuse another quota for the same template, which hosts may have alike."""
+        quota = rule.limit.quota
+        if not isinstance(quota, Quota):
+            return
+        if len(self._places) >= MOST_TEMPLATES:  # of a root_path that varies
+            self._places.clear()
+        first = self._places.setdefault((rule.head, rule.tail), (quota, rule.using))
+        _check_equal(
+            first, quota, rule.using, f"route_key=by_template at {rule.route!r}"
+        )
+
+
+def _check_equal(
+    first: tuple[Quota, Algorithm], quota: Quota, using: Algorithm, place: str
+) -> None:
+    if first[0] != quota or counts_apart(first[1], using):
+        raise RegistrationError(
+            place,
+            f"it is held to {first[0]} by {first[1]} in one place and to "
+            f"{quota} by {using} in another",
+            "Give both the same quota, or each a bucket of its own",
+        )
 
 
 def checked_limiter(limiter: object) -> Limiter:

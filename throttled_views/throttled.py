@@ -63,7 +63,7 @@ Answers: TypeAlias = Mapping[int, object]
 
 NO_ANSWERS: Final[Answers] = MappingProxyType({})
 
-_MOST_TEMPLATES = 1024
+MOST_TEMPLATES = 1024
 
 _Reader: TypeAlias = Callable[[Scope, Answers], object]
 
@@ -92,6 +92,7 @@ class Rule:
     """
 
     __slots__ = (
+        "_check_place",
         "_head_of",
         "_placed",
         "_read_cost",
@@ -121,8 +122,10 @@ class Rule:
         method: str,
         route: str,
         by_dependency: bool = False,
+        check_place: Callable[[Rule], None] | None = None,
     ) -> None:
         self.limit = limit
+        self._check_place = check_place
         self.name = name
         self.using = limit.using or using
         self.key_func = limit.key_func or key_func
@@ -153,14 +156,20 @@ class Rule:
 
         It is one object for each, by which a request knows what was decided. A bucket
         is the same everywhere.
+
+        Raises:
+            RegistrationError: Another quota counts for the *template*.
         """
         if self.limit.bucket is not None:
             return self
         if (placed := self._placed.get(template)) is None:
-            if len(self._placed) >= _MOST_TEMPLATES:  # of a root_path that varies
-                self._placed.clear()
-            placed = self._placed[template] = copy(self)
+            placed = copy(self)
             placed.route, placed.head = template, self._head_of(template)
+            if self._check_place is not None:
+                self._check_place(placed)
+            if len(self._placed) >= MOST_TEMPLATES:  # of a root_path that varies
+                self._placed.clear()
+            self._placed[template] = placed
         return placed
 
     def key(self, principal: str) -> str:

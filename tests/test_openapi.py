@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Mapping
 from typing import Annotated, Any
 
+import fastapi.routing
 import httpx
 import pytest
 import schemathesis
@@ -436,6 +437,23 @@ def test_nothing_that_users_say_of_a_success_is_lost() -> None:
     assert "$ref" in success["content"]["application/json"]["schema"]
     assert {"200", "404", "429", "5XX"} == {*found["responses"]}
     assert found["x-own"]
+
+
+def test_an_inclusion_adds_what_it_limits() -> None:
+    """Where FastAPI makes routes anew for it; since 0.137 they are the same."""
+    expected = ["100/m"]
+    if not hasattr(fastapi.routing, "iter_route_contexts"):
+        expected.append("5/m")
+    limiter = Limiter("100/m")
+    router, app = ThrottledRouter(limiter), FastAPI()
+    router.add_api_route("/own", hello, openapi_extra={"x-throttle": ["as agreed"]})
+    router.add_api_route("/", hello)
+    app.include_router(router, dependencies=[Depends(limiter.dependency("5/m"))])
+    app.include_router(router, prefix="/plain")
+
+    assert [expected, ["100/m"], ["as agreed"]] == [
+        operation(app, path=path)["x-throttle"] for path in ("/", "/plain/", "/own")
+    ]
 
 
 def test_an_extension_of_the_user_wins() -> None:

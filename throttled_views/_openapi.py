@@ -71,10 +71,16 @@ def held_by_dependencies(dependant: Any) -> Iterator[Held]:
             yield from declaration.held(part.limiter)
 
 
+class _Quotas(list[str]):
+    """What we write ourselves, and not the user."""
+
+
 def document(route: APIRoute, held: Sequence[Held]) -> None:
     """Let the document of *route* say what it is *held* to."""
     extra: _Document = dict(route.openapi_extra or {})
-    extra.setdefault(QUOTAS, [each.text for each in held])
+    # Older FastAPI makes included routes anew, of what we have written on the first.
+    if isinstance(extra.get(QUOTAS, _Quotas()), _Quotas):
+        extra[QUOTAS] = _Quotas(each.text for each in held)
     route.openapi_extra = extra
     responses: dict[int | str, _Document] = dict(route.responses)
     # What is said there is written over the rest.

@@ -17,6 +17,7 @@ from fastapi import (
     Request,
     Response,
 )
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
@@ -507,6 +508,46 @@ async def test_an_error_that_is_made_in_its_own_way_has_the_fields() -> None:
     [answer] = await answers(app, "GET /")
 
     assert (418, "4") == (answer.status_code, answer.headers["RateLimit-Remaining"])
+
+
+class Kettle(HTTPException):
+    """Keeps what it knows in a slot."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, *, kind: str) -> None:
+        super().__init__(418)
+        self.kind = kind
+
+
+async def test_an_error_comes_to_its_handler_as_it_was_raised() -> None:
+    """With all that it carries, and with its own cause."""
+    limiter = Limiter()
+    app = FastAPI()
+
+    @app.exception_handler(418)
+    async def explain(_request: Request, error: HTTPException) -> JSONResponse:
+        kind = error.kind if isinstance(error, Kettle) else None
+        content = [kind, repr(error.__cause__), error.__suppress_context__]
+        return JSONResponse(content, 418, error.headers)
+
+    @app.get("/slot")
+    @limiter.limit("5/h")
+    async def brew() -> None:
+        raise Kettle(kind="black") from KeyError("cup")
+
+    @app.get("/plain")
+    @limiter.limit("5/h")
+    async def other() -> None:
+        raise HTTPException(418) from KeyError("spoon")
+
+    slot, plain = await answers(app, "GET /slot", "GET /plain")
+
+    assert ["black", "KeyError('cup')", True] == slot.json()
+    assert [None, "KeyError('spoon')", True] == plain.json()
+    assert ["4", "4"] == [
+        answer.headers["RateLimit-Remaining"] for answer in (slot, plain)
+    ]
 
 
 async def test_a_route_of_starlette_limits_too() -> None:

@@ -59,11 +59,12 @@ def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
             told = _told_by_error(error, scope)
             if told is error:
                 raise
-            raise told from error
-        if isinstance(result, Response):
-            return _told_by_response(result, scope)
-        write(exchange.response, scope)
-        return result
+        else:
+            if isinstance(result, Response):
+                return _told_by_response(result, scope)
+            write(exchange.response, scope)
+            return result
+        raise told  # out here, where it keeps the cause and the context that it has
 
     return guard
 
@@ -148,11 +149,16 @@ def _told_by_error(error: HTTPException, scope: Scope) -> HTTPException:
     own = {name.lower(): (name, value) for name, value in (error.headers or {}).items()}
     ours = {name.lower(): (name, value) for name, value in fields.items()}
     headers = dict({**ours, **own}.values())
+    has_slots = any(vars(each).get("__slots__") for each in type(error).__mro__)
     try:
-        told = type(error).__new__(type(error), *error.args)
-        vars(told).update(vars(error))
-        told.headers = headers
-    except (AttributeError, TypeError):  # a class that is made in another way
+        told = None if has_slots else type(error).__new__(type(error), *error.args)
+    except TypeError:
+        told = None
+    if told is None:  # a class that is made in another way
         error.headers = headers
         return error
+    vars(told).update(vars(error))
+    told.headers = headers
+    told.__cause__, told.__context__ = error.__cause__, error.__context__
+    told.__suppress_context__ = error.__suppress_context__
     return told.with_traceback(error.__traceback__)

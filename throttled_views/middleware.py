@@ -59,7 +59,7 @@ class RateLimitMiddleware:
         limiter: The machinery to share; the process-wide default unless given.
         throttle: What to limit to: all that a view's ``throttle`` takes. Its functions
             take the connection, or nothing. Middleware of one limiter with equal
-            quotas share their counts.
+            limits share their counts.
 
     Raises:
         InvalidQuotaError: A text is not a quota.
@@ -125,10 +125,11 @@ class RateLimitMiddleware:
 
 def _named(limits: Sequence[Limit]) -> tuple[Limit, ...]:
     """Return *limits* with names that tell them from those of routes."""
-    named: list[Limit] = []
+    named, texts = list[Limit](), list[str]()
     for limit in limits:
         text = f"app {limit_text(limit)}"
-        number = 1 + sum((each.name or "").startswith(text) for each in named)
+        texts.append(text)
+        number = texts.count(text)
         name = limit.name or (text if number == 1 else f"{text} #{number}")
         # One in a bucket is known by its place there, to all who share it.
         named.append(replace(limit, name=name) if limit.bucket is None else limit)

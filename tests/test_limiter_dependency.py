@@ -44,6 +44,11 @@ async def other() -> str:
     return "other"
 
 
+def responding() -> Response:
+    """Be a handler that gives a response of its own."""
+    return PlainTextResponse("responding")
+
+
 def blocking() -> str:
     """Be a handler that FastAPI runs in a thread."""
     return "blocking"
@@ -427,6 +432,29 @@ async def test_a_throttled_router_takes_it_for_a_limit(
 
     assert [(200, "1"), (200, "0"), (429, "0")] == [
         (answer.status_code, answer.headers["RateLimit-Remaining"])
+        for answer in received
+    ]
+
+
+@pytest.mark.parametrize("answer", [blocking, responding], ids=["value", "response"])
+async def test_an_inclusion_may_limit_what_is_exempt(
+    answer: Callable[[], object],
+) -> None:
+    """The fields are on whatever is the response, as on any other route."""
+    limiter = Limiter()
+    router, app = ThrottledRouter(limiter), FastAPI()
+
+    def unlimited() -> object:
+        return answer()
+
+    router.add_api_route("/", limiter.exempt(unlimited), response_model=None)
+    app.include_router(router, dependencies=[Depends(limiter.dependency("2/h"))])
+    app.include_router(router, prefix="/free")
+
+    received = await answers(app, *["GET /"] * 3, "GET /free/")
+
+    assert [(200, "1"), (200, "0"), (429, "0"), (200, None)] == [
+        (answer.status_code, answer.headers.get("RateLimit-Remaining"))
         for answer in received
     ]
 

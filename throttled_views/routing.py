@@ -339,6 +339,7 @@ class ThrottledRoute(APIRoute):
     """
 
     limiter: ClassVar[Limiter | None] = None
+    tells: ClassVar[bool] = True
 
     # Further arguments are FastAPI's, and there are more of them with each version.
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
@@ -356,10 +357,10 @@ class ThrottledRoute(APIRoute):
             declaration, limiter, by_dependency=by_dependency
         )
         self.plans = early_plans(self.all_plans)
-        self.tells = bool(self.all_plans) or by_dependency
-        if self.tells:
+        if self.all_plans or by_dependency:
             document(self, [*declaration.held(limiter), *depended])
-        told_methods: frozenset[str] = frozenset((self.tells and self.methods) or ())
+        # Exempt ones, too: an inclusion may have dependencies that limit.
+        told_methods: frozenset[str] = frozenset(self.methods or ())
         quick = self.plans[0].quick if len(self.plans) == 1 else None
         # Together: looking an attribute up is not free in an object of this size.
         self._path = told_methods, quick, super().handle

@@ -1,6 +1,7 @@
 """What of a route stands in keys: its handler, or the template of its path."""
 
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ from throttled_views import (
     Limit,
     Limiter,
     Quota,
+    RouteKey,
     Throttle,
     ThrottledRouter,
     ThrottledView,
@@ -27,7 +29,6 @@ from throttled_views import (
     client_ip,
     everyone,
 )
-from throttled_views.route_keys import RouteKey
 
 HERE = __name__
 WITHOUT_ROOT = by_template(root_path=False)
@@ -478,6 +479,14 @@ def test_route_keys_are_shown_as_they_are_written() -> None:
         repr(each) for each in (by_endpoint, by_template, WITHOUT_ROOT)
     ]
     assert by_template().root_path
+
+
+def test_route_keys_are_values() -> None:
+    """Equal ones are the same, and none can be changed."""
+    assert {by_template, by_endpoint} == {by_template(), type(by_endpoint)()}
+    assert by_template != WITHOUT_ROOT == by_template(root_path=False)
+    with pytest.raises(FrozenInstanceError):
+        setattr(by_template, "root_path", False)  # noqa: B010 - it has no setter
 
 
 @pytest.mark.filterwarnings("error")

@@ -21,6 +21,7 @@ from throttled_views.errors import (
 from throttled_views.headers import (
     EXPOSED_HEADERS,
     LEGACY_HEADERS,
+    HeaderPolicy,
     IETFHeaders,
     RateLimitContext,
     RateLimitHeaderPolicy,
@@ -61,7 +62,7 @@ from throttled_views.results import (
     RateLimitState,
     Receipt,
 )
-from throttled_views.route_keys import by_endpoint, by_template
+from throttled_views.route_keys import RouteKey, by_endpoint, by_template
 from throttled_views.routing import (
     ThrottledRoute,
     ThrottledRouter,
@@ -88,6 +89,7 @@ __all__ = [
     "CostFunc",
     "CurrentRateLimit",
     "Exempt",
+    "HeaderPolicy",
     "Hook",
     "IETFHeaders",
     "InvalidAnswerError",
@@ -111,6 +113,7 @@ __all__ = [
     "RateLimitState",
     "Receipt",
     "RegistrationError",
+    "RouteKey",
     "Store",
     "StoreStateEvent",
     "StoreUnavailableError",

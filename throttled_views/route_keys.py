@@ -8,6 +8,7 @@ tells places apart; what prefixes it has is in the scope of a request alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import fastapi.routing
@@ -19,6 +20,7 @@ from throttled_views.errors import ConfigurationError
 __all__ = ["ByEndpoint", "ByTemplate", "RouteKey", "by_endpoint", "by_template"]
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class ByEndpoint:
     """The type of `by_endpoint`."""
 
@@ -27,17 +29,17 @@ class ByEndpoint:
         return "by_endpoint"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ByTemplate:
     """
     The type of `by_template`.
 
-    Args:
+    Attributes:
         root_path: Whether the ``root_path`` of the deployment is a part of it: what a
             proxy in front strips, say. That of mounts is in any case.
     """
 
-    def __init__(self, *, root_path: bool = True) -> None:
-        self.root_path = root_path
+    root_path: bool = True
 
     def __call__(self, *, root_path: bool = True) -> ByTemplate:
         """Return the same, with or without the ``root_path`` of the deployment."""

@@ -27,6 +27,7 @@ from throttled_views import (
     ConfigurationError,
     CostFunc,
     CurrentRateLimit,
+    HeaderPolicy,
     Hook,
     IETFHeaders,
     InvalidQuotaError,
@@ -47,6 +48,7 @@ from throttled_views import (
     RateLimitState,
     Receipt,
     RegistrationError,
+    RouteKey,
     Store,
     StoreStateEvent,
     StoreUnavailableError,
@@ -625,6 +627,16 @@ async def anybody_may_catch(throttled: Throttled) -> None:
 by_places = Limiter("9/m", route_key=by_template)
 by_places_of_ours = Limiter("9/m", route_key=by_template(root_path=False))
 by_handlers = Limiter("9/m", route_key=by_endpoint)
+
+
+def limiter_of(headers: HeaderPolicy, route_key: RouteKey) -> Limiter:
+    """Options of a limiter may be passed on."""
+    return Limiter(headers=headers, route_key=route_key)
+
+
+limiter_of(LEGACY_HEADERS, by_template)
+limiter_of(IETFHeaders(), by_endpoint)
+
 
 # Auditing -----------------------------------------------------------------------
 

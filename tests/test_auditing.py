@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response, WebSocket
@@ -21,10 +22,12 @@ from throttled_views import (
     Limiter,
     Quota,
     RateLimitMiddleware,
+    RouteKey,
     ThrottledRoute,
     ThrottledRouter,
     ThrottledView,
     audit,
+    by_template,
     everyone,
     exempt,
     header_key,
@@ -318,6 +321,26 @@ async def test_an_audit_changes_no_key() -> None:
 
     assert keys[0] == keys[1]
     assert 2 == len({*keys[0]})
+
+
+@pytest.mark.parametrize("route_key", [by_template, by_template(root_path=False)])
+async def test_an_audit_tells_templates_as_keys_have_them(route_key: RouteKey) -> None:
+    """Without convertors and hosts, with mounts and what is known of the root path."""
+    store = Relay()
+    router = ThrottledRouter(Limiter("9/h", store=store, route_key=route_key))
+    router.get("/{number:int}")(hello)
+    child, app = bare(), bare()
+    app.root_path = "/api"
+    child.include_router(router)
+    app.include_router(router, prefix="/own")
+    app.mount("/child", child)
+    app.router.routes.append(Host("a.test", child))
+    told = [each.limits[0].identity for each in audit(app)]
+
+    await answers(app, "GET /api/own/1", "GET /api/child/1", headers={"Host": "b.test"})
+    await answers(app, "GET /api/1", headers={"Host": "a.test"})
+
+    assert told == [unquote(key.split("|")[2]) for key in store.keys]
 
 
 async def test_an_audit_changes_no_count() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fastapi import FastAPI
@@ -115,12 +115,34 @@ def audit(app: ASGIApp) -> tuple[AuditedRoute, ...]:
     Args:
         app: An application of FastAPI or Starlette, a router, or middleware around one.
     """
-    found = [*_found_in(app, "", ())]
+    found = [*_found_in(app, "", (), _Root())]
     limited = [each.endpoint for each in found if each.declaration.parts]
     return tuple(_audited(each, limited) for each in found)
 
 
 # --- where routes are -----------------------------------------------------------------
+
+
+class _Root(NamedTuple):
+    """
+    The ``root_path`` that requests have somewhere, as far as the application knows.
+
+    Attributes:
+        path: All of it, with the mounts.
+        outermost: What the outermost application is given; None before there is one.
+    """
+
+    path: str = ""
+    outermost: str | None = None
+
+    def of(self, app: Any) -> _Root:
+        """Return what requests have in *app*, which may have been given one."""
+        path = getattr(app, "root_path", "") or self.path
+        return _Root(path, path if self.outermost is None else self.outermost)
+
+    def below(self, mount: str) -> _Root:
+        """Return what requests have below a *mount*."""
+        return self._replace(path=self.path + mount)
 
 
 class _Found(NamedTuple):
@@ -133,6 +155,7 @@ class _Found(NamedTuple):
         path: The whole path.
         app: The application that it is of.
         outer: What limits it from outside.
+        root: What is before the template of its path, in keys that have that.
     """
 
     route: Any
@@ -140,6 +163,7 @@ class _Found(NamedTuple):
     path: str
     app: Any
     outer: Sequence[AuditedLimit]
+    root: _Root
 
     @property
     def endpoint(self) -> Any:
@@ -150,6 +174,13 @@ class _Found(NamedTuple):
     def declaration(self) -> Declaration:
         """What its endpoint says of itself."""
         return declaration_of(self.endpoint)
+
+    def place(self, route_key: Any) -> str:
+        """Return what keys have by template, without what a server adds."""
+        root = self.root.path
+        if not route_key.root_path:
+            root = root.removeprefix(self.root.outermost or "")
+        return f"{root}{self.here.path_format}"
 
     @property
     def is_socket(self) -> bool:
@@ -169,14 +200,17 @@ class _Found(NamedTuple):
         return getattr(self.here, "name", None) or name_of(self.route)
 
 
-def _found_in(app: Any, prefix: str, outer: Sequence[AuditedLimit]) -> Iterator[_Found]:
+def _found_in(
+    app: Any, prefix: str, outer: Sequence[AuditedLimit], root: _Root
+) -> Iterator[_Found]:
     limits = [*outer]
     while not isinstance(getattr(app, "routes", None), Sequence):
         limits += _limits_of_middleware(app)
         if not hasattr(app, "app"):
-            yield _Found(app, app, prefix, None, limits)
+            yield _Found(app, app, prefix, None, limits, root)
             return
         app = app.app
+    root = root.of(app)
     for each in getattr(app, "user_middleware", ()):
         if isinstance(each.cls, type) and issubclass(each.cls, RateLimitMiddleware):
             # Around the routes alone: whether the order is right is not for us to say.
@@ -185,11 +219,12 @@ def _found_in(app: Any, prefix: str, outer: Sequence[AuditedLimit]) -> Iterator[
     for route, here in flat(app.routes):
         path = prefix + (getattr(here, "path", None) or "")
         if isinstance(route, Mount):
-            yield from _found_in(route.app, path, limits)
+            below = root.below(getattr(here, "path", ""))
+            yield from _found_in(route.app, path, limits, below)
         elif isinstance(route, Host):
-            yield from _found_in(route.app, f"//{here.host}{prefix}", limits)
+            yield from _found_in(route.app, f"//{here.host}{prefix}", limits, root)
         else:
-            yield _Found(route, here, path, app, limits)
+            yield _Found(route, here, path, app, limits, root)
 
 
 # --- what limits them -----------------------------------------------------------------
@@ -283,10 +318,11 @@ def _of_plans(
     early: Sequence[Rule] = (),
 ) -> list[AuditedLimit]:
     return [
-        _limit(
-            rule.at(found.path) if plan.is_placed else rule,
-            plan.machinery,
-            "early" if rule in early else phase,
+        replace(
+            _limit(rule, plan.machinery, "early" if rule in early else phase),
+            identity=found.place(plan.machinery.route_key)
+            if plan.is_placed and rule.limit.bucket is None
+            else rule.route,
         )
         for plan in plans
         for rule in plan.rules

@@ -1073,7 +1073,7 @@ async def test_all_that_an_application_was_charged_comes_back_in_one_call() -> N
 
 def test_a_limit_is_named_by_the_whole_of_its_quota() -> None:
     """One that begins as another does is no second one of it."""
-    throttle = ["10/m burst 20", "10/m", Limit("10/m", key_func=everyone)]
+    throttle: Throttle = ["10/m burst 20", "10/m", Limit("10/m", key_func=everyone)]
     middleware = RateLimitMiddleware(FastAPI(), limiter=frozen(), throttle=throttle)
 
     assert ["app 10/m burst 20", "app 10/m", "app 10/m #2"] == [

@@ -343,6 +343,42 @@ async def test_an_audit_tells_templates_as_keys_have_them(route_key: RouteKey) -
     assert told == [unquote(key.split("|")[2]) for key in store.keys]
 
 
+@pytest.mark.parametrize("outer", [Mount, Host])
+def test_a_template_below_parameters_is_a_problem(outer: Any) -> None:  # noqa: ANN401
+    """Every request to it would be an error; one that counts otherwise is none."""
+    problems: list[str | None] = []
+    for limiter in (Limiter("9/h"), Limiter("9/h", route_key=by_template)):
+        app, path = bare(), "/{item}" if outer is Mount else "{item}.test"
+        router = ThrottledRouter(limiter)
+        router.get("/{item}")(served)
+        app.include_router(router)
+        problems.append(audit(Router([outer(path, app)]))[0].problem)
+
+    assert problems[0] is None
+    assert "with the parameter 'item'" in str(problems[1])
+
+
+def test_a_socket_that_a_middleware_cannot_serve_is_a_problem() -> None:
+    """Its key function takes what a socket has not; routes are served."""
+
+    def by_request(request: Request) -> str:
+        return request.url.path
+
+    app = bare()
+    app.add_middleware(
+        RateLimitMiddleware, throttle=Limit("9/h", key_func=by_request, name="app")
+    )
+    app.add_api_route("/", served)
+
+    @app.websocket("/socket")
+    async def socket(websocket: WebSocket) -> None:
+        """Be a socket."""
+
+    request, refused = audit(app)
+    assert request.problem is None
+    assert "Annotate its parameter HTTPConnection" in str(refused.problem)
+
+
 async def test_an_audit_changes_no_count() -> None:
     """What a dependency counts has the same name, whoever asks first."""
     store = Relay()

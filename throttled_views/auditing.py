@@ -26,7 +26,9 @@ from throttled_views._declaration import (
     limiting_dependencies,
 )
 from throttled_views._early import called
+from throttled_views._functions import check_connection
 from throttled_views._plan import Plan
+from throttled_views.errors import ViewDefinitionError
 from throttled_views.limiter import default_limiter
 from throttled_views.limits import Exempt
 from throttled_views.middleware import RateLimitMiddleware
@@ -130,19 +132,24 @@ class _Root(NamedTuple):
     Attributes:
         path: All of it, with the mounts.
         outermost: What the outermost application is given; None before there is one.
+        parameters: Those of mounts and hosts.
     """
 
     path: str = ""
     outermost: str | None = None
+    parameters: tuple[str, ...] = ()
 
     def of(self, app: Any) -> _Root:
         """Return what requests have in *app*, which may have been given one."""
         path = getattr(app, "root_path", "") or self.path
-        return _Root(path, path if self.outermost is None else self.outermost)
+        outermost = path if self.outermost is None else self.outermost
+        return self._replace(path=path, outermost=outermost)
 
-    def below(self, mount: str) -> _Root:
-        """Return what requests have below a *mount*."""
-        return self._replace(path=self.path + mount)
+    def below(self, node: Any) -> _Root:
+        """Return what requests have below *node*, a mount or a host."""
+        path = self.path + (getattr(node, "path", None) or "")
+        names = [each for each in node.param_convertors if each != "path"]
+        return self._replace(path=path, parameters=(*self.parameters, *names))
 
 
 class _Found(NamedTuple):
@@ -154,7 +161,7 @@ class _Found(NamedTuple):
         here: The same, as it is where its routers are included.
         path: The whole path.
         app: The application that it is of.
-        outer: What limits it from outside.
+        outer: The middleware that limits it from outside.
         root: What is before the template of its path, in keys that have that.
     """
 
@@ -162,7 +169,7 @@ class _Found(NamedTuple):
     here: Any
     path: str
     app: Any
-    outer: Sequence[AuditedLimit]
+    outer: Sequence[RateLimitMiddleware]
     root: _Root
 
     @property
@@ -201,11 +208,11 @@ class _Found(NamedTuple):
 
 
 def _found_in(
-    app: Any, prefix: str, outer: Sequence[AuditedLimit], root: _Root
+    app: Any, prefix: str, outer: Sequence[RateLimitMiddleware], root: _Root
 ) -> Iterator[_Found]:
     limits = [*outer]
     while not isinstance(getattr(app, "routes", None), Sequence):
-        limits += _limits_of_middleware(app)
+        limits += [app] if isinstance(app, RateLimitMiddleware) else []
         if not hasattr(app, "app"):
             yield _Found(app, app, prefix, None, limits, root)
             return
@@ -214,15 +221,15 @@ def _found_in(
     for each in getattr(app, "user_middleware", ()):
         if isinstance(each.cls, type) and issubclass(each.cls, RateLimitMiddleware):
             # Around the routes alone: whether the order is right is not for us to say.
-            made = each.cls(app.router, *each.args, **each.kwargs)
-            limits += _limits_of_middleware(made)
+            limits.append(each.cls(app.router, *each.args, **each.kwargs))
     for route, here in flat(app.routes):
         path = prefix + (getattr(here, "path", None) or "")
         if isinstance(route, Mount):
-            below = root.below(getattr(here, "path", ""))
-            yield from _found_in(route.app, path, limits, below)
+            yield from _found_in(route.app, path, limits, root.below(here))
         elif isinstance(route, Host):
-            yield from _found_in(route.app, f"//{here.host}{prefix}", limits, root)
+            yield from _found_in(
+                route.app, f"//{here.host}{prefix}", limits, root.below(here)
+            )
         else:
             yield _Found(route, here, path, app, limits, root)
 
@@ -234,7 +241,10 @@ def _audited(found: _Found, limited: Sequence[Any]) -> AuditedRoute:
     """Return what there is to tell of a route; *limited* are endpoints with limits."""
     own = _own_limits(found)
     exemption = None if own else _exemption(found)
-    limits = [*found.outer, *own, *_limits_of_dependencies(found)]
+    limits = [
+        _limit(rule, each.limiter, "app") for each in found.outer for rule in each.rules
+    ]
+    limits += [*own, *_of_plans(found, _plans_of_dependencies(found), "dependency")]
     limits.sort(key=lambda limit: _ORDER.index(limit.phase))
     return AuditedRoute(
         found.path,
@@ -247,28 +257,29 @@ def _audited(found: _Found, limited: Sequence[Any]) -> AuditedRoute:
 
 
 def _own_limits(found: _Found) -> Sequence[AuditedLimit]:
+    early: list[Rule] = []
+    if isinstance(found.route, ThrottledRoute):
+        early += [rule for plan in found.route.plans for rule in plan.rules]
+    return _of_plans(found, _own_plans(found), "late", early)
+
+
+def _own_plans(found: _Found) -> Sequence[Plan]:
     route, declaration = found.route, found.declaration
     if isinstance(route, ThrottledRoute):
-        early = [rule for plan in route.plans for rule in plan.rules]
-        return _of_plans(found, route.all_plans, "late", early)
+        return route.all_plans
     methods = joined(found.methods)
     for limiter in filter(None, (part.limiter for part in declaration.parts)):
-        return _of_plans(found, declaration.plans(limiter, methods), "late")
+        return declaration.plans(limiter, methods)
     # Of a socket on a router of ours, which has made them when it was registered.
-    return _of_plans(found, declaration.made(methods), "late")
+    return declaration.made(methods)
 
 
-def _limits_of_middleware(app: object) -> list[AuditedLimit]:
-    if not isinstance(app, RateLimitMiddleware):
-        return []
-    return [_limit(rule, app.limiter, "app") for rule in app.rules]
-
-
-def _limits_of_dependencies(found: _Found) -> Iterator[AuditedLimit]:
+def _plans_of_dependencies(found: _Found) -> Sequence[Plan]:
+    dependencies = limiting_dependencies(getattr(found.here, "dependant", None))
     methods = joined(found.methods)
-    for each in limiting_dependencies(getattr(found.here, "dependant", None)):
-        plans = each.plans_on(found.endpoint, methods)
-        yield from _of_plans(found, plans, "dependency")
+    return [
+        plan for each in dependencies for plan in each.plans_on(found.endpoint, methods)
+    ]
 
 
 def _exemption(found: _Found) -> str | None:
@@ -300,6 +311,37 @@ def _serves_document(found: _Found) -> bool:
 
 
 def _problem(found: _Found, limited: Sequence[Any]) -> str | None:
+    """Return what is wrong with a route; *limited* are endpoints with limits."""
+    return (
+        _problem_of_mounts(found)
+        or _problem_of_sockets(found)
+        or _problem_of_decorators(found, limited)
+    )
+
+
+def _problem_of_mounts(found: _Found) -> str | None:
+    plans = [*_own_plans(found), *_plans_of_dependencies(found)]
+    if not found.root.parameters or not any(plan.is_placed for plan in plans):
+        return None
+    return (
+        f"It is below a mount, or a host, with the parameter "
+        f"{found.root.parameters[0]!r}, and every request is an error: "
+        "route_key=by_template refuses its values. Leave it at route_key=by_endpoint"
+    )
+
+
+def _problem_of_sockets(found: _Found) -> str | None:
+    rules = [rule for each in found.outer for rule in each.rules if found.is_socket]
+    try:
+        for rule in rules:
+            functions = rule.key_func, rule.limit.quota, rule.limit.cost
+            check_connection(WEBSOCKET, *functions)
+    except ViewDefinitionError as error:
+        return f"RateLimitMiddleware fails here. {error}"
+    return None
+
+
+def _problem_of_decorators(found: _Found, limited: Sequence[Any]) -> str | None:
     declaration = found.declaration
     if declaration.parts or not is_decorated(declaration.owner):
         return None

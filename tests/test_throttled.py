@@ -630,6 +630,15 @@ def test_who_gives_a_url_for_a_store_is_told_what_takes_it() -> None:
         Throttled("5/m", store=cast("MemoryStore", "redis://localhost"))
 
 
+def test_a_rule_can_count_for_a_template() -> None:
+    """It is one object for each; one in a bucket counts there, wherever it is."""
+    rule, shared = rule_of(Limit(FIVE)), rule_of(Limit(FIVE, bucket="all"))
+
+    assert rule.at("/items") is rule.at("/items") is not rule.at("/others")
+    assert "app|GET%2BHEAD|%2Fitems|{alice}|1" == rule.at("/items").key("alice")
+    assert shared.at("/items") is shared
+
+
 WRONG_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "a store class": ({"store": MemoryStore}, "is no store"),
     "no store": ({"store": {}}, "is no store"),

@@ -1,0 +1,330 @@
+"""
+What quotas would do to arrivals, by each algorithm, without waiting for anything.
+
+Rules of this file:
+
+1. The kernels decide that decide in every store; nothing here counts by itself.
+2. Time is an argument. Nothing sleeps, no clock is read, and equal arguments give equal
+   results.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
+from math import inf
+from operator import itemgetter
+from random import Random
+from typing import Any, NamedTuple, TypeAlias
+
+from throttled_views.algorithms.base import AnyKernel
+from throttled_views.algorithms.bucket import Bucket
+from throttled_views.algorithms.kernels import counts_apart, kernel_of
+from throttled_views.quotas import Algorithm, Quota
+
+__all__ = [
+    "Arrival",
+    "Simulation",
+    "Watch",
+    "compare",
+    "poisson",
+    "regular",
+    "simulate",
+    "waits_us",
+]
+
+_SECOND_US = 1_000_000
+_MINUTE_US = 60 * _SECOND_US
+_HOUR_US = 60 * _MINUTE_US
+_DAY_US = 24 * _HOUR_US
+# Lengths of time that people read well.
+_ROUND_US = (
+    *(digit * 10**power for power in range(6) for digit in (1, 2, 5)),
+    *(many * _SECOND_US for many in (1, 2, 5, 10, 15, 30)),
+    *(many * _MINUTE_US for many in (1, 2, 5, 10, 15, 30)),
+    *(many * _HOUR_US for many in (1, 2, 3, 6, 12)),
+)
+
+
+class Arrival(NamedTuple):
+    """
+    A request that arrives.
+
+    Attributes:
+        at_us: When, in microseconds; 0 or more.
+        key: Who asks; each key is counted apart.
+        cost: Units it costs, 1 or more.
+    """
+
+    at_us: int
+    key: str = ""
+    cost: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """
+    What became of arrivals, counted by one algorithm.
+
+    The numbers are of *spans*, equal lengths of time, one after the other.
+
+    Attributes:
+        using: The algorithm.
+        quotas: The quotas, as it counts them: windows know no burst.
+        start_us: When the first span starts, in microseconds.
+        span_us: The length of a span, in microseconds.
+        admitted: How many arrivals of each span were admitted at once.
+        waiting: How many were admitted after a wait.
+        refused: How many were refused.
+        longest_wait_us: The longest wait of those that were admitted.
+    """
+
+    using: Algorithm
+    quotas: tuple[Quota, ...]
+    start_us: int
+    span_us: int
+    admitted: tuple[int, ...]
+    waiting: tuple[int, ...]
+    refused: tuple[int, ...]
+    longest_wait_us: int
+
+    @property
+    def starts_us(self) -> list[int]:
+        """When each span starts, in microseconds."""
+        return [
+            self.start_us + position * self.span_us
+            for position in range(len(self.admitted))
+        ]
+
+
+# --- deciding -------------------------------------------------------------------------
+
+_Turn: TypeAlias = tuple[Any, int]
+"""Where a key stands, as its kernel has it, and when its last request has its turn."""
+
+_FRESH: _Turn = None, 0
+
+
+def waits_us(
+    arrivals: Iterable[Arrival], kernels: Sequence[AnyKernel], max_delay_us: int = 0
+) -> Iterator[int | None]:
+    """
+    Decide *arrivals*, one after the other.
+
+    All *kernels* are one decision, all or none. A request that a bucket would admit
+    within *max_delay_us* is charged when it arrives, and so has the next turn; windows
+    know no turns, and refuse.
+
+    Args:
+        arrivals: What arrives, in the order of time.
+        kernels: What counts; all of a request is charged to each.
+        max_delay_us: Microseconds that a request may wait.
+
+    Returns:
+        For each arrival the microseconds that it waits until it is admitted; None if it
+        is refused.
+    """
+    if len(kernels) == 1 and not max_delay_us:
+        return _decided_alone(arrivals, kernels[0])
+    return _decided_together(arrivals, kernels, max_delay_us)
+
+
+def _decided_alone(
+    arrivals: Iterable[Arrival], kernel: AnyKernel
+) -> Iterator[int | None]:
+    """Decide by one kernel without delays: nearly all that is simulated, in a hurry."""
+    states: dict[str, Any] = {}
+    known, take = states.get, kernel.take
+    for at_us, key, cost in arrivals:
+        limited, state = take(known(key), at_us, cost)
+        if limited:
+            yield None
+        else:
+            states[key] = state
+            yield 0
+
+
+def _decided_together(
+    arrivals: Iterable[Arrival], kernels: Sequence[AnyKernel], max_delay_us: int
+) -> Iterator[int | None]:
+    counters = [(kernel, dict[str, _Turn]()) for kernel in kernels]
+    for at_us, key, cost in arrivals:
+        turns = [
+            _charged(kernel, known.get(key, _FRESH), at_us, cost, max_delay_us)
+            for kernel, known in counters
+        ]
+        charged = [turn for turn in turns if turn is not None]
+        if len(charged) < len(counters):
+            yield None
+            continue
+        for (_, known), turn in zip(counters, charged, strict=True):
+            known[key] = turn
+        yield max(turn_us for _, turn_us in charged) - at_us
+
+
+def _charged(
+    kernel: AnyKernel, turn: _Turn, at_us: int, cost: int, max_delay_us: int
+) -> _Turn | None:
+    """Return the turn of a request at *at_us*, which is charged; None if refused."""
+    state, now_us = turn
+    now_us = max(now_us, at_us)
+    limited, state = kernel.take(state, now_us, cost)
+    if limited:
+        if not max_delay_us or not isinstance(kernel, Bucket):
+            return None
+        # It has its turn when there is room. Whoever comes before that is decided as of
+        # then, and so waits behind it: order follows from the arithmetic.
+        wait_us = kernel.tell(limited, state, now_us, cost).retry_us
+        if wait_us is None:
+            return None
+        now_us += wait_us
+        _, state = kernel.take(state, now_us, cost)
+    return (state, now_us) if now_us - at_us <= max_delay_us else None
+
+
+# --- counting -------------------------------------------------------------------------
+
+Watch: TypeAlias = Callable[[Sequence[Arrival], Algorithm], Iterable[Arrival]]
+"""Gives arrivals on, one by one, while an algorithm decides them: to show progress."""
+
+
+def _unwatched(arrivals: Sequence[Arrival], _using: Algorithm) -> Iterable[Arrival]:
+    return arrivals
+
+
+def compare(
+    quotas: Sequence[Quota],
+    arrivals: Iterable[Arrival],
+    *,
+    max_delay_us: int = 0,
+    spans: int = 30,
+    watch: Watch = _unwatched,
+) -> tuple[Simulation, ...]:
+    """
+    Return what each algorithm would do to *arrivals*; takes what `simulate` takes.
+
+    The three that share one kernel are decided once.
+    """
+    arrivals = sorted(arrivals, key=itemgetter(0))
+    known: dict[tuple[AnyKernel, ...], Simulation] = {}
+    found: list[Simulation] = []
+    for using in Algorithm:
+        kernels = _kernels(quotas, using)
+        if kernels not in known:
+            known[kernels] = simulate(
+                quotas,
+                arrivals,
+                using=using,
+                max_delay_us=max_delay_us,
+                spans=spans,
+                watch=watch,
+            )
+        found.append(replace(known[kernels], using=using))
+    return tuple(found)
+
+
+def simulate(  # noqa: PLR0913 - each is an independent choice
+    quotas: Sequence[Quota],
+    arrivals: Iterable[Arrival],
+    *,
+    using: Algorithm = Algorithm.TOKEN_BUCKET,
+    max_delay_us: int = 0,
+    spans: int = 30,
+    watch: Watch = _unwatched,
+) -> Simulation:
+    """
+    Return what *quotas* would do to *arrivals*.
+
+    All quotas are one decision, all or none. Windows start at multiples of their
+    period, as they do in stores; they are simulated without the burst of a quota, which
+    they cannot honour.
+
+    Args:
+        quotas: What each key is held to.
+        arrivals: What arrives, in any order.
+        using: The algorithm that counts.
+        max_delay_us: Microseconds that a request may wait; see `waits_us`.
+        spans: How many spans there are at most. They are as long as people read well.
+        watch: Sees arrivals while they are decided.
+    """
+    arrivals = sorted(arrivals, key=itemgetter(0))
+    kernels = _kernels(quotas, using)
+    waits = [*waits_us(watch(arrivals, using), kernels, max_delay_us)]
+    start_us, span_us, edges = _spans(arrivals, spans)
+    parts = [waits[first:last] for first, last in pairwise(edges)]
+    return Simulation(
+        using,
+        tuple(_counted(quota, using) for quota in quotas),
+        start_us,
+        span_us,
+        admitted=tuple(part.count(0) for part in parts),
+        waiting=tuple(len(part) - part.count(0) - part.count(None) for part in parts),
+        refused=tuple(part.count(None) for part in parts),
+        longest_wait_us=max((wait for wait in waits if wait), default=0),
+    )
+
+
+def _kernels(quotas: Sequence[Quota], using: Algorithm) -> tuple[AnyKernel, ...]:
+    return tuple(kernel_of(_counted(quota, using), using) for quota in quotas)
+
+
+def _counted(quota: Quota, using: Algorithm) -> Quota:
+    """Return *quota* as an algorithm can count it: windows without the burst."""
+    return Quota(quota.limit, quota.period) if counts_apart(using) else quota
+
+
+def _spans(arrivals: Sequence[Arrival], most: int) -> tuple[int, int, list[int]]:
+    """Return the start and length of spans, and which arrival each begins with."""
+    if not arrivals:
+        return 0, 1, [0]
+    first_us, last_us = arrivals[0].at_us, arrivals[-1].at_us
+    span_us = next(
+        length_us
+        for length_us in _lengths_us()
+        if last_us // length_us - first_us // length_us < most
+    )
+    first, last = first_us // span_us, last_us // span_us
+    edges = [
+        bisect_left(arrivals, span * span_us, key=itemgetter(0))
+        for span in range(first, last + 2)
+    ]
+    return first * span_us, span_us, edges
+
+
+def _lengths_us() -> Iterator[int]:
+    yield from _ROUND_US
+    yield from (days * _DAY_US for days in count(1))
+
+
+# --- patterns -------------------------------------------------------------------------
+
+
+def regular(every_us: int, for_us: int, size: int = 1) -> Iterator[Arrival]:
+    """
+    Yield *size* arrivals at once, and again after each *every_us* microseconds.
+
+    Args:
+        every_us: Microseconds between them, 1 or more.
+        for_us: Microseconds that it goes on for; nothing arrives at their end.
+        size: How many arrive at once.
+    """
+    for at_us in range(0, for_us, every_us):
+        yield from (Arrival(at_us) for _ in range(size))
+
+
+def poisson(rate: Quota, for_us: int, *, seed: int = 0) -> Iterator[Arrival]:
+    """
+    Yield arrivals that know nothing of each other: a Poisson process.
+
+    Args:
+        rate: How many there are in a period on average; its burst says nothing here.
+        for_us: Microseconds that it goes on for; nothing arrives at their end.
+        seed: Equal ones give equal arrivals.
+    """
+    random = Random(seed)  # noqa: S311 - not for secrets
+    mean_us = rate.period_us / rate.limit if rate.limit else inf
+    at_us = 0.0
+    while (at_us := at_us + mean_us * random.expovariate(1.0)) < for_us:
+        yield Arrival(int(at_us))

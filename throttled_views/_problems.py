@@ -1,0 +1,73 @@
+"""What is wrong with a route that is registered all the same, and what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from throttled_views._binding import is_same
+from throttled_views._captures import captor_of, captured_methods
+from throttled_views._declaration import WEBSOCKET, is_decorated
+from throttled_views._found import Found
+from throttled_views._functions import check_connection
+from throttled_views.errors import ViewDefinitionError
+
+__all__ = ["problem_of"]
+
+
+def problem_of(found: Found, limited: Sequence[Any]) -> str | None:
+    """Return what is wrong with a route; *limited* are endpoints with limits."""
+    return (
+        _problem_of_mounts(found)
+        or _problem_of_sockets(found)
+        or _problem_of_decorators(found, limited)
+        or _problem_of_order(found)
+    )
+
+
+def _problem_of_mounts(found: Found) -> str | None:
+    plans = [*found.own_plans(), *found.plans_of_dependencies()]
+    if not found.root.parameters or not any(plan.is_placed for plan in plans):
+        return None
+    return (
+        f"It is below a mount, or a host, with the parameter "
+        f"{found.root.parameters[0]!r}, and every request is an error: "
+        "route_key=by_template refuses its values. Leave it at route_key=by_endpoint"
+    )
+
+
+def _problem_of_sockets(found: Found) -> str | None:
+    rules = [rule for each in found.outer for rule in each.rules if found.is_socket]
+    try:
+        for rule in rules:
+            functions = rule.key_func, rule.limit.quota, rule.limit.cost
+            check_connection(WEBSOCKET, *functions)
+    except ViewDefinitionError as error:
+        return f"RateLimitMiddleware fails here. {error}"
+    return None
+
+
+def _problem_of_decorators(found: Found, limited: Sequence[Any]) -> str | None:
+    declaration = found.declaration
+    if declaration.parts or not is_decorated(declaration.owner):
+        return None
+    if any(is_same(declaration.owner, each) for each in limited):
+        return None  # another route serves it with its limits, so this one is meant
+    return (
+        f"{declaration.name} is decorated with @limiter.limit above the decorator of "
+        "the route, which limits nothing here. Write it below"
+    )
+
+
+def _problem_of_order(found: Found) -> str | None:
+    captor = found.captor
+    if captor is None:
+        return None
+    methods = "+".join(sorted(captured_methods(found, captor)))
+    advice = f"Register {captor.name} after it, or give one of them another path"
+    if captor_of(captor, [found]):  # in another order it would be the other way round
+        advice = "Give one of them another path"
+    return (
+        f"{methods if found.methods else 'All'} requests to {found.name} at "
+        f"{found.path!r} come to the earlier {captor.name} at {captor.path!r}. {advice}"
+    )

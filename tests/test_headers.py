@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from throttled_views import (
     LEGACY_HEADERS,
     ConfigurationError,
+    Limit,
+    Limiter,
     NoRateLimitError,
     Quota,
     RateLimitContext,
     RateLimitHeaderPolicy,
 )
+from throttled_views.context import Answer, Outcome
 from throttled_views.headers import (
-    Answer,
     HeaderRenderer,
-    Outcome,
     Told,
     merged,
     renderer_of,
@@ -201,25 +202,30 @@ def test_without_a_policy_only_a_refusal_says_something() -> None:
 # --- the context
 
 
-def outcome_of(*decisions: Decision, renderer: HeaderRenderer = PLAIN) -> Outcome:
+LIMITER = Limiter()
+SILENT_LIMITER = Limiter(headers=None)
+[RULE] = LIMITER.bind([Limit("5/m")], method="GET", route="here").rules
+
+
+def answer_of(
+    decision: Decision, name: str = "1", limiter: Limiter = LIMITER
+) -> Answer:
+    """Return what a limit of *limiter* answers."""
+    make_result = partial(result_of, decision, name)
+    return Answer(told(decision), RULE, limiter, "early", make_result)
+
+
+def outcome_of(*decisions: Decision, limiter: Limiter = LIMITER) -> Outcome:
     """Return the outcome of *decisions*, named by their limit."""
     outcome = Outcome()
-    outcome.answers.extend(
-        Answer(
-            told(decision),
-            renderer,
-            partial(result_of, decision, f"limit {decision.limit}"),
-        )
-        for decision in decisions
-    )
+    for decision in decisions:
+        outcome.add_answer(answer_of(decision, f"limit {decision.limit}", limiter))
     return outcome
 
 
-def context_of(
-    *decisions: Decision, renderer: HeaderRenderer = PLAIN
-) -> RateLimitContext:
+def context_of(*decisions: Decision, limiter: Limiter = LIMITER) -> RateLimitContext:
     """Return what users see of the outcome of *decisions*."""
-    return RateLimitContext(outcome_of(*decisions, renderer=renderer))
+    return RateLimitContext(outcome_of(*decisions, limiter=limiter))
 
 
 def test_a_request_without_limits_has_no_result() -> None:
@@ -243,7 +249,7 @@ def test_a_request_with_a_limit_has_a_result() -> None:
 
 def test_the_fields_are_spelled_as_the_policy_has_them() -> None:
     """A reader sees the names that were declared."""
-    legacy = context_of(REFUSED, renderer=renderer_of(LEGACY_HEADERS))
+    legacy = context_of(REFUSED, limiter=Limiter(headers=LEGACY_HEADERS))
 
     assert {
         "RateLimit-Limit": "10",
@@ -256,7 +262,7 @@ def test_the_fields_are_spelled_as_the_policy_has_them() -> None:
         "X-RateLimit-Reset": "60",
         "Retry-After": "12",
     } == legacy.headers
-    assert {"Retry-After": "12"} == context_of(REFUSED, renderer=SILENT).headers
+    assert {"Retry-After": "12"} == context_of(REFUSED, limiter=SILENT_LIMITER).headers
 
 
 @pytest.mark.parametrize(
@@ -312,7 +318,7 @@ def test_a_context_is_live() -> None:
     """What is decided later is in the context that somebody already holds."""
     outcome = Outcome()
     context = RateLimitContext(outcome)
-    outcome.answers.append(Answer(told(REFUSED), PLAIN, partial(result_of, REFUSED)))
+    outcome.add_answer(answer_of(REFUSED))
 
     assert context.result.limited
     assert "12" == context.headers["Retry-After"]

@@ -8,6 +8,7 @@ import pytest
 from tests.asgi import Relay, app_of, statuses
 from throttled_views import (
     Charge,
+    CheckEvent,
     ConfigurationError,
     Limiter,
     MemoryStore,
@@ -23,6 +24,11 @@ class Notes:
 
     def __init__(self) -> None:
         self.events: list[StoreStateEvent] = []
+        self.checks: list[CheckEvent] = []
+
+    def on_check(self, event: CheckEvent) -> None:
+        """Remember *event*."""
+        self.checks.append(event)
 
     def on_store_state(self, event: StoreStateEvent) -> None:
         """Remember *event*."""
@@ -91,7 +97,7 @@ async def test_a_hook_that_fails_changes_nothing(
 )
 def test_what_cannot_be_told_is_no_hook(hook: object) -> None:
     """A hook that lacks a method is refused at once, not at the first event."""
-    with pytest.raises(ConfigurationError, match="has no method on_store_state"):
+    with pytest.raises(ConfigurationError, match="has no method on_check"):
         Limiter(store=MemoryStore(), hooks=[hook])  # type: ignore[list-item] # pyright: ignore[reportArgumentType]
 
 

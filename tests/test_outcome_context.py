@@ -17,7 +17,7 @@ from throttled_views import (
     RateLimitContext,
     ThrottledRouter,
 )
-from throttled_views.headers import Outcome
+from throttled_views.context import Outcome
 
 
 async def tell(rate_limit: CurrentRateLimit) -> dict[str, object]:

@@ -6,6 +6,7 @@ A view declares its limits; a router that includes it enforces them. See
 """
 
 from throttled_views.auditing import AuditedLimit, AuditedRoute, audit
+from throttled_views.context import RateLimitContext
 from throttled_views.errors import (
     ConfigurationError,
     InvalidAnswerError,
@@ -23,10 +24,16 @@ from throttled_views.headers import (
     LEGACY_HEADERS,
     HeaderPolicy,
     IETFHeaders,
-    RateLimitContext,
     RateLimitHeaderPolicy,
 )
-from throttled_views.hooks import Hook, StoreStateEvent
+from throttled_views.hooks import (
+    CheckedLimit,
+    CheckEvent,
+    CheckOutcome,
+    CheckPhase,
+    Hook,
+    StoreStateEvent,
+)
 from throttled_views.keys import (
     ClientIP,
     KeyParts,
@@ -46,6 +53,7 @@ from throttled_views.limits import (
     KeyFunc,
     Limit,
     QuotaFunc,
+    RefundWhen,
     Throttle,
 )
 from throttled_views.middleware import RateLimitMiddleware
@@ -83,6 +91,10 @@ __all__ = [
     "AuditedLimit",
     "AuditedRoute",
     "Charge",
+    "CheckEvent",
+    "CheckOutcome",
+    "CheckPhase",
+    "CheckedLimit",
     "ClientIP",
     "Clock",
     "ConfigurationError",
@@ -112,6 +124,7 @@ __all__ = [
     "RateLimitResult",
     "RateLimitState",
     "Receipt",
+    "RefundWhen",
     "RegistrationError",
     "RouteKey",
     "Store",

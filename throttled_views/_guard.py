@@ -17,13 +17,16 @@ from starlette.types import Scope
 
 from throttled_views._endpoints import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
-from throttled_views.headers import Phase, merged
+from throttled_views._settlement import ERROR, settle, settle_soon
+from throttled_views.headers import merged
+from throttled_views.hooks import CheckPhase
 from throttled_views.outcome import (
     RateLimitExceededError,
     RateLimitUnavailableError,
     context_of,
     fields_of,
     is_told,
+    outcome_of,
     own_response,
 )
 from throttled_views.throttled import NO_ANSWERS, Answers
@@ -34,6 +37,7 @@ _DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
 _WRITTEN = "throttled_views.written"
 _POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
 _TRY_AGAIN_LATER = 1013  # of the registry of close codes, for a server in trouble
+_OK = 200  # RFC 9110, section 15.3.1
 
 
 def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
@@ -56,10 +60,18 @@ def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
         try:
             result = await call()
         except HTTPException as error:
+            await _settle(scope, error.status_code)
             told = _told_by_error(error, scope)
             if told is error:
                 raise
+        except Exception:
+            await _settle(scope, ERROR)
+            raise
+        except BaseException:
+            settle_soon(outcome_of(scope))
+            raise
         else:
+            await _settle(scope, _status_of(result, exchange.response, scope))
             if isinstance(result, Response):
                 return _told_by_response(result, scope)
             write(exchange.response, scope)
@@ -74,7 +86,7 @@ async def decide(
     scope: Scope,
     answers: Answers = NO_ANSWERS,
     *,
-    phase: Phase = "late",
+    phase: CheckPhase = "late",
 ) -> None:
     """
     Charge the request by *plans*; if it is refused, all charged here comes back.
@@ -100,6 +112,21 @@ async def decide(
     if cannot_deny:
         raise WebSocketException(_POLICY_VIOLATION, "Rate limit exceeded")
     raise RateLimitExceededError(context_of(scope))
+
+
+async def _settle(scope: Scope, status: int) -> None:
+    """Settle the request, unless that is done when its response starts."""
+    outcome = outcome_of(scope)
+    if outcome.open and not _is_told(scope) and scope["type"] == "http":
+        await settle(outcome, status)
+
+
+def _status_of(result: object, response: Response, scope: Scope) -> int:
+    """Return the status of the response that FastAPI will make of *result*."""
+    if isinstance(result, Response):
+        return result.status_code
+    declared = getattr(scope.get("route"), "status_code", None)
+    return response.status_code or declared or _OK
 
 
 def write(response: Response, scope: Scope) -> None:

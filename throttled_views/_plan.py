@@ -7,9 +7,12 @@ knows no more than the ASGI scope, and it records what it decided in the context
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from time import perf_counter
 from typing import TypeVar, cast
 
 from starlette.types import Scope
@@ -17,8 +20,10 @@ from starlette.types import Scope
 from throttled_views._kinds import scope_reader_of
 from throttled_views._principals import encoded_principal
 from throttled_views.algorithms.base import AnyKernel
+from throttled_views.context import Answer, Builder, Outcome, give_back
 from throttled_views.errors import StoreUnavailableError
-from throttled_views.headers import Answer, Builder, Outcome, Phase, Told
+from throttled_views.headers import Told
+from throttled_views.hooks import CheckEvent, CheckOutcome, CheckPhase
 from throttled_views.outcome import (
     Machinery,
     Quick,
@@ -26,14 +31,16 @@ from throttled_views.outcome import (
     outcome_of,
 )
 from throttled_views.quotas import Quota
-from throttled_views.results import Charge, Receipt, decision_of
+from throttled_views.results import Charge, RateLimitResult, decision_of
 from throttled_views.route_keys import ByTemplate
-from throttled_views.stores.base import QuickStore, Store, quick_store
+from throttled_views.stores.base import QuickStore, quick_store
 from throttled_views.stores.deciding import Taken, told
 from throttled_views.throttled import NO_ANSWERS, Answers, Rule
 
 __all__ = ["Plan", "decide_all", "early_plans", "plan_of"]
 
+_logger = logging.getLogger("throttled_views")
+_US_PER_S = 1_000_000
 _SubjectT = TypeVar("_SubjectT")
 
 
@@ -44,12 +51,13 @@ class Plan:
     Attributes:
         machinery: That of the limiter.
         rules: The limits.
+        shadows: Those of them that are observed, and not enforced.
         quick: Decides as `decide` does, at less cost. None where that is not
             possible: it takes one limit, whose numbers are known beforehand, a store
             of ours, and a key that the scope gives.
     """
 
-    __slots__ = ("_single", "machinery", "quick", "rules")
+    __slots__ = ("_enforced", "_single", "machinery", "quick", "rules", "shadows")
 
     is_placed = False
     """Whether it counts for the template of a route, and not for its handler."""
@@ -57,8 +65,11 @@ class Plan:
     def __init__(self, machinery: Machinery, rules: Sequence[Rule]) -> None:
         self.machinery = machinery
         self.rules = rules
+        self.shadows = [rule for rule in rules if rule.limit.shadow]
+        self._enforced = [rule for rule in rules if not rule.limit.shadow]
         self._single = self._one()
-        self.quick = None if self._single is None else self._single.quick
+        single = None if self.shadows else self._single
+        self.quick = None if single is None else single.quick
 
     def early(self) -> Plan:
         """Return a plan of what can be decided before anything is read."""
@@ -76,24 +87,50 @@ class Plan:
             return False
         if self._single is not None:
             return await self._single.decide(scope, answers, outcome)
-        store = self.machinery.store
-        undecided = [rule for rule in self.rules if rule not in outcome.decided]
         charged: list[tuple[Rule, Charge]] = []
-        for rule in undecided:
-            charge = await rule.charge(scope, answers)
-            if charge is not None and (store, charge.key) not in outcome.decided:
+        for rule in [each for each in self._enforced if each not in outcome.decided]:
+            charge = await self._charge(rule, scope, answers, outcome)
+            if charge is not None:
                 charged.append((rule, charge))
-        outcome.decided.extend(undecided)
         return await _acquired(self.machinery, charged, outcome)
+
+    async def observe(self, scope: Scope, answers: Answers, outcome: Outcome) -> None:
+        """
+        Charge what is observed only, each limit by itself.
+
+        Whatever comes of it is told to hooks, and changes nothing.
+        """
+        if not self.machinery.enabled:
+            return
+        for rule in [each for each in self.shadows if each not in outcome.decided]:
+            try:
+                charge = await self._charge(rule, scope, answers, outcome)
+                if charge is not None:
+                    await _observed(self.machinery, rule, charge, outcome.phase)
+            except Exception:
+                _logger.exception("A limit in shadow failed; nothing is refused by it")
+
+    async def _charge(
+        self, rule: Rule, scope: Scope, answers: Answers, outcome: Outcome
+    ) -> Charge | None:
+        """Return what is charged by *rule*; None if that is nothing, or was already."""
+        charge = await rule.charge(scope, answers)
+        outcome.decided.append(rule)
+        if charge is None or (self.machinery.store, charge.key) in outcome.decided:
+            return None
+        return charge
 
     def _one(self) -> _Single | None:
         store = quick_store(self.machinery.store)
-        if len(self.rules) != 1 or store is None:
+        if len(self._enforced) != 1 or store is None:
             return None
-        [rule] = self.rules
-        if rule.kernel is None or not rule.kernel.capacity or callable(rule.limit.cost):
+        [rule] = self._enforced
+        limit = rule.limit
+        if rule.kernel is None or not rule.kernel.capacity or callable(limit.cost):
             return None
-        return _Single(self.machinery, store, rule, rule.kernel, rule.limit.cost)
+        if limit.max_delay or limit.refund_when is not None:
+            return None
+        return _Single(self.machinery, store, rule, rule.kernel, limit.cost)
 
 
 class _PlacedPlan(Plan):
@@ -121,6 +158,12 @@ class _PlacedPlan(Plan):
         plan = self._at(self._route_key.template_of(scope))
         return await plan.decide(scope, answers, outcome)
 
+    async def observe(self, scope: Scope, answers: Answers, outcome: Outcome) -> None:
+        """Charge what is observed only; see `Plan.observe`."""
+        if self.machinery.enabled:
+            plan = self._at(self._route_key.template_of(scope))
+            await plan.observe(scope, answers, outcome)
+
 
 def plan_of(machinery: Machinery, rules: Sequence[Rule]) -> Plan:
     """Return the plan of a handler that is held to *rules*."""
@@ -147,6 +190,7 @@ class _Single:
         "_rule",
         "_store",
         "_take",
+        "_take_of_scope",
         "quick",
     )
 
@@ -172,31 +216,76 @@ class _Single:
         principal_of = scope_reader_of(self._rule.key_func)
         if principal_of is None:
             return None
-        return Quick(self._machinery, self._taker(principal_of), self._builder)
+        self._take_of_scope = self._taker(principal_of)
+        return Quick(self._machinery, self._telling_taker(), self._builder)
+
+    def _telling_taker(
+        self,
+    ) -> Callable[[Scope], Taken | Awaitable[Taken] | None]:
+        """Return what charges a request, and tells hooks if there are any."""
+        take, tell = self._take_of_scope, self._tell
+        if not self._machinery.audience:
+            return take
+
+        async def tell_later(taking: Awaitable[Taken], began: float) -> Taken:
+            taken = await taking
+            tell(taken, "early", began)
+            return taken
+
+        def take_and_tell(scope: Scope) -> Taken | Awaitable[Taken] | None:
+            began = perf_counter()
+            taken = take(scope)
+            if isinstance(taken, tuple):
+                tell(taken, "early", began)
+            elif taken is not None:
+                return tell_later(taken, began)
+            return taken
+
+        return take_and_tell
 
     async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
         """Charge the request, once; see `Plan.decide`."""
         rule, store = self._rule, self._machinery.store
         if self.quick is not None and outcome.is_empty:
-            taken = self.quick.take(scope)
+            began = perf_counter()
+            taken = self._take_of_scope(scope)
             if not isinstance(taken, tuple):
                 taken = await self._taken(taken)
             if taken is not None:
-                outcome.add(self._builder, taken)
-                return taken[0]
+                return self._added(taken, outcome, began)
         if rule in outcome.decided:
             return False
         principal = await rule.principal(scope, answers)
         if principal is None or (store, rule.key(principal)) in outcome.decided:
             outcome.decided.append(rule)
             return False
+        began = perf_counter()
         taken = await self._taken(self._take(principal))
         if taken is not None:
-            outcome.add(self._builder, taken)
-            return taken[0]
+            return self._added(taken, outcome, began)
         outcome.decided.append(rule)
         charge = rule.charge_to(rule.key(principal))
         return await _acquired(self._machinery, [(rule, charge)], outcome)
+
+    def _added(self, taken: Taken, outcome: Outcome, began: float) -> bool:
+        """Add what was *taken* to *outcome*; tell whether it is a refusal."""
+        outcome.add(self._builder, taken)
+        if self._machinery.audience:
+            self._tell(taken, outcome.phase, began)
+        return taken[0]
+
+    def _tell(self, taken: Taken, phase: CheckPhase, began: float) -> None:
+        duration = perf_counter() - began
+        name: CheckOutcome = "refused" if taken[0] else "admitted"
+        event = CheckEvent(
+            self._rule.observed,
+            phase,
+            name,
+            self._cost,
+            duration,
+            make_result=lambda: self._rule.result(taken[3], self._told(taken).decision),
+        )
+        self._machinery.audience.on_check(event)
 
     async def _taken(self, taking: Taken | Awaitable[Taken] | None) -> Taken | None:
         """Return what the store decides, None if it is down."""
@@ -228,9 +317,8 @@ class _Single:
         *_, key = taken
         told_of_it = self._told(taken)
         result = partial(self._rule.result, key, told_of_it.decision)
-        answer = Answer(told_of_it, self._machinery.renderer, result)
-        outcome.answers.append(answer)
-        outcome.charged.append((self._machinery.failover, answer))
+        answer = Answer(told_of_it, self._rule, self._machinery, outcome.phase, result)
+        outcome.add_answer(answer)
         outcome.decided.extend((self._rule, (self._machinery.store, key)))
 
 
@@ -241,18 +329,73 @@ async def _acquired(
     if not charged:
         return False
     outcome.decided.extend((machinery.store, charge.key) for _, charge in charged)
+    began = perf_counter()
     try:
         results = await machinery.failover.acquire([charge for _, charge in charged])
     except StoreUnavailableError as error:
+        for rule, charge in charged:
+            _tell(machinery, rule, charge, outcome.phase, "unavailable", began)
         problem_details = machinery.renderer.problem_details
         raise RateLimitUnavailableError(problem_details=problem_details) from error
+    is_refused = any(result.limited for result in results)
+    otherwise: CheckOutcome = "spared" if is_refused else "admitted"
     for result, (rule, charge) in zip(results, charged, strict=True):
-        named = partial(replace, result, name=rule.name)
+        named = replace(result, name=rule.name)
+        name = "refused" if result.limited else otherwise
+        _tell(machinery, rule, charge, outcome.phase, name, began, named)
         seen = Told(decision_of(result), rule.name, charge.quota)
-        answer = Answer(seen, machinery.renderer, named)
-        outcome.answers.append(answer)
-        outcome.charged.append((machinery.failover, answer))
-    return any(result.limited for result in results)
+        make_result = partial(_given, named)
+        answer = Answer(seen, rule, machinery, outcome.phase, make_result)
+        outcome.add_answer(answer)
+    return is_refused
+
+
+async def _observed(
+    machinery: Machinery, rule: Rule, charge: Charge, phase: CheckPhase
+) -> None:
+    """Charge a limit in shadow, and tell what it would have done."""
+    began = perf_counter()
+    try:
+        [result] = await machinery.failover.acquire([charge])
+    except StoreUnavailableError:
+        _tell(machinery, rule, charge, phase, "unavailable", began)
+        return
+    named = replace(result, name=rule.name)
+    if not result.limited:
+        _tell(machinery, rule, charge, phase, "admitted", began, named)
+        return
+    _tell(machinery, rule, charge, phase, "would_refuse", began, named)
+    _logger.info(
+        "In shadow: %s (%s) would have refused a request", rule.route, rule.name
+    )
+
+
+def _given(result: RateLimitResult) -> RateLimitResult:
+    return result
+
+
+def _tell(  # noqa: PLR0913, PLR0917 - each is a part of the event
+    machinery: Machinery,
+    rule: Rule,
+    charge: Charge,
+    phase: CheckPhase,
+    name: CheckOutcome,
+    began: float,
+    result: RateLimitResult | None = None,
+) -> None:
+    """Tell hooks what came out for *rule*; that takes nothing where there are none."""
+    if not machinery.audience:
+        return
+    event = CheckEvent(
+        rule.observed,
+        phase,
+        name,
+        charge.cost,
+        perf_counter() - began,
+        0.0 if result is None else result.delay,
+        None if result is None else partial(_given, result),
+    )
+    machinery.audience.on_check(event)
 
 
 def early_plans(plans: Sequence[Plan]) -> Sequence[Plan]:
@@ -273,7 +416,7 @@ async def decide_all(
     scope: Scope,
     answers: Answers = NO_ANSWERS,
     *,
-    phase: Phase = "early",
+    phase: CheckPhase = "early",
 ) -> bool:
     """
     Charge a request by *plans*, one limiter after the other.
@@ -299,20 +442,31 @@ async def decide_all(
     try:
         for plan in plans:
             if await plan.decide(scope, answers, outcome):
-                await _give_back(outcome.charged)
+                await _give_all_back(outcome)
                 return True
     except RateLimitUnavailableError:
-        await _give_back(outcome.charged)
+        await _give_all_back(outcome)
         raise
+    for plan in plans:
+        if plan.shadows:
+            await plan.observe(scope, answers, outcome)
+    if outcome.delay_us:
+        await _wait_for_turn(outcome)
     return False
 
 
-async def _give_back(charged: list[tuple[Store, Answer]]) -> None:
-    """Refund all of *charged*, each store's in one call."""
-    receipts: dict[Store, list[Receipt]] = {}
-    for store, answer in charged:
-        receipts.setdefault(store, []).extend(answer.result.receipts)
-    charged.clear()
-    for store, some in receipts.items():
-        if some:
-            await store.refund(some)
+async def _give_all_back(outcome: Outcome) -> None:
+    """Refund all that was charged in this decision; nobody waits for a turn."""
+    outcome.delay_us = 0
+    await give_back(outcome.charged)
+    outcome.charged.clear()
+
+
+async def _wait_for_turn(outcome: Outcome) -> None:
+    """
+    Wait until the latest turn that the request was given comes.
+
+    Whoever is cancelled meanwhile stays charged: others may have got later turns.
+    """
+    delay_us, outcome.delay_us = outcome.delay_us, 0
+    await asyncio.sleep(delay_us / _US_PER_S)

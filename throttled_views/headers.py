@@ -1,33 +1,30 @@
 """
-What the client is told: header fields, and the context they are written from.
+What the client is told: the header fields.
 
-There is one renderer, `HeaderRenderer`; the success and the 429 path share it, and the
-`RateLimitContext` of the request. What the fields are called, and how they are written,
-is a policy's: the names of drafts that everybody knows, or the syntax of the latest.
+There is one renderer, `HeaderRenderer`; the success and the 429 path share it. What the
+fields are called, and how they are written, is a policy's: the names of drafts that
+everybody knows, or the syntax of the latest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from throttled_views._fields import is_field_name
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
-from throttled_views.errors import ConfigurationError, NoRateLimitError
+from throttled_views.errors import ConfigurationError
 from throttled_views.quotas import Quota
-from throttled_views.results import Decision, RateLimitResult, urgency
-from throttled_views.stores.base import Store
+from throttled_views.results import Decision, urgency
 from throttled_views.stores.deciding import Taken
 
 __all__ = [
     "EXPOSED_HEADERS",
     "LEGACY_HEADERS",
     "IETFHeaders",
-    "RateLimitContext",
     "RateLimitHeaderPolicy",
 ]
 
@@ -281,250 +278,6 @@ def renderer_of(
 ) -> HeaderRenderer:
     """Return the renderer of *policy*; of None, one that writes Retry-After alone."""
     return HeaderRenderer(policy, problem_details=problem_details)
-
-
-class Answer:
-    """
-    What one limit answered, in numbers and as users see it, and how to show it.
-
-    Attributes:
-        told: The answer in numbers, and what it is about.
-        renderer: How it is shown.
-    """
-
-    __slots__ = ("_make_result", "_result", "renderer", "told")
-
-    def __init__(
-        self,
-        told: Told,
-        renderer: HeaderRenderer,
-        make_result: Callable[[], RateLimitResult],
-    ) -> None:
-        self.told = told
-        self.renderer = renderer
-        self._make_result = make_result
-        self._result: RateLimitResult | None = None
-
-    @property
-    def result(self) -> RateLimitResult:
-        """The answer as users see it, made when somebody asks."""
-        if self._result is None:
-            self._result = self._make_result()
-        return self._result
-
-
-class Builder:
-    """
-    Builds of a decision what is asked for, when it is asked for.
-
-    Attributes:
-        renderer: How it is shown.
-        add_to: Adds a decision to an outcome.
-        merged: Merges header fields with those of an outcome of that decision alone.
-    """
-
-    __slots__ = ("add_to", "merged", "renderer")
-
-    def __init__(
-        self,
-        renderer: HeaderRenderer,
-        add_to: Callable[[Outcome, Taken], None],
-        merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
-    ) -> None:
-        self.renderer = renderer
-        self.add_to = add_to
-        self.merged = merged
-
-
-Phase: TypeAlias = Literal["app", "early", "late"]
-"""When a limit is decided: by a middleware, by a route, or right before its handler."""
-
-# What is decided in the second of two such phases, one after the other, is one decision
-# with the first: nothing was done for the request in between.
-_ONE_DECISION = {("app", "app"), ("app", "early"), ("late", "late")}
-
-
-class Outcome:
-    """
-    All that was decided for a request; one object per request.
-
-    Args:
-        scope_id: The `id` of the scope it is of; 0 if no route serves it yet.
-        endpoint: What serves that scope.
-
-    Attributes:
-        is_told: Whether what began it, before there was a route, puts its fields on
-            whatever is the response.
-    """
-
-    __slots__ = (
-        "_answers",
-        "_charged",
-        "_decided",
-        "_pending",
-        "_phase",
-        "_rendered",
-        "endpoint",
-        "is_told",
-        "scope_id",
-    )
-
-    def __init__(self, scope_id: int = 0, endpoint: object = None) -> None:
-        self.scope_id = scope_id
-        self.endpoint = endpoint
-        self.is_told = not scope_id
-        self._answers: list[Answer] = []
-        self._charged: list[tuple[Store, Answer]] = []
-        self._decided: list[object] = []
-        self._phase: Phase = "early" if scope_id else "app"
-        self._pending: tuple[Builder, Taken] | None = None
-        self._rendered: tuple[int, RawHeaders] = 0, []
-
-    @property
-    def answers(self) -> list[Answer]:
-        """What each limit that applied answered, in the order of decision."""
-        self._settle()
-        return self._answers
-
-    @property
-    def decided(self) -> list[object]:
-        """What must not be decided, or charged, for this request again."""
-        self._settle()
-        return self._decided
-
-    @property
-    def charged(self) -> list[tuple[Store, Answer]]:
-        """What was charged in this phase, and where."""
-        self._settle()
-        return self._charged
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was decided yet."""
-        return self._pending is None and not self._decided
-
-    def serve(self, scope_id: int, endpoint: object) -> None:
-        """Be of the scope that *endpoint* serves, unless this is of another already."""
-        if not self.scope_id:
-            self.scope_id, self.endpoint = scope_id, endpoint
-
-    def enter(self, phase: Phase) -> None:
-        """Go on to *phase*; what was charged in another decision stays charged."""
-        if (self._phase, phase) not in _ONE_DECISION:
-            self.charged.clear()
-        self._phase = phase
-
-    def add(self, builder: Builder, taken: Taken) -> None:
-        """Add a decision; what tells it is built when somebody asks."""
-        if self._pending is None and not self._answers:
-            self._pending = builder, taken
-            return
-        self._settle()
-        builder.add_to(self, taken)
-
-    def _settle(self) -> None:
-        if self._pending is not None:
-            builder, taken = self._pending
-            self._pending = None
-            builder.add_to(self, taken)
-
-    def merged(self, headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-        """Return *headers* and those that tell this, as a new list."""
-        if self._pending is not None:
-            builder, taken = self._pending
-            return builder.merged(headers, taken)
-        return merged(headers, self.raw_headers())
-
-    def governing(self) -> Answer:
-        """Return the answer a client is told about; there must be one."""
-        if len(self.answers) == 1:
-            return self.answers[0]
-        return min(self.answers, key=lambda answer: urgency(answer.told.decision))
-
-    def told_of_all(self) -> list[Told]:
-        """Return what a client may be told, each limit under a name of its own."""
-        if len(self.answers) == 1:
-            return [self.answers[0].told]
-        told_of_all: list[Told] = []
-        seen: dict[str, int] = {}
-        for each in (answer.told for answer in self.answers):
-            number = seen[each.name] = seen.get(each.name, 0) + 1
-            # Limits of two limiters, and of dependencies, may have the same name.
-            name = f"{each.name} #{number}"
-            told_of_all.append(each if number == 1 else each._replace(name=name))
-        return told_of_all
-
-    def raw_headers(self) -> RawHeaders:
-        """Return the header fields that tell it, names in lower case."""
-        count, raw = self._rendered
-        if count != len(self.answers):
-            raw = self.governing().renderer.render(self.told_of_all())
-            self._rendered = len(self.answers), raw
-        return raw
-
-    def problem_details(self) -> Mapping[str, object] | None:
-        """Return what RFC 9457 has for a refusal, if it is to be answered so."""
-        if not self.answers or not self.governing().renderer.problem_details:
-            return None
-        violated = [each.name for each in self.told_of_all() if each.decision.limited]
-        return {**QUOTA_EXCEEDED, "violated-policies": violated}
-
-
-class RateLimitContext:
-    """
-    What was decided for a request so far.
-
-    It cannot be changed, and it is live: what is decided later is in it.
-    """
-
-    __slots__ = ("_outcome",)
-
-    def __init__(self, outcome: Outcome) -> None:
-        self._outcome = outcome
-
-    def __eq__(self, other: object) -> bool:
-        """Tell whether *other* is of the same request."""
-        return isinstance(other, RateLimitContext) and self._outcome is other._outcome
-
-    def __hash__(self) -> int:
-        """Return a hash of the request's identity."""
-        return hash(id(self._outcome))
-
-    def __repr__(self) -> str:
-        """Return the results."""
-        return f"RateLimitContext(results={self.results!r})"
-
-    @property
-    def result(self) -> RateLimitResult:
-        """
-        The result that governs the others.
-
-        It is that of a limit that refuses, else of the one nearest to exhaustion.
-
-        Raises:
-            NoRateLimitError: No limit applied to this request.
-        """
-        if not self._outcome.answers:
-            raise NoRateLimitError
-        return self._outcome.governing().result
-
-    @property
-    def results(self) -> tuple[RateLimitResult, ...]:
-        """The results of all limits that applied, in the order of their decision."""
-        return tuple(answer.result for answer in self._outcome.answers)
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The header fields that tell the client, as they go onto the response."""
-        if not self._outcome.answers:
-            return MappingProxyType({})
-        renderer = self._outcome.governing().renderer
-        return MappingProxyType(renderer.display(self._outcome.raw_headers()))
-
-    @property
-    def problem_details(self) -> Mapping[str, object] | None:
-        """The body of the refusal, if the limiter answers as RFC 9457 has it."""
-        return self._outcome.problem_details()
 
 
 def merged(headers: Iterable[tuple[bytes, bytes]], ours: RawHeaders) -> RawHeaders:

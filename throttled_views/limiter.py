@@ -44,6 +44,7 @@ from throttled_views._functions import (
 from throttled_views._guard import decide, guard_of, write
 from throttled_views._plan import Plan, plan_of
 from throttled_views.algorithms.kernels import counts_apart, kernel_of
+from throttled_views.context import RateLimitContext
 from throttled_views.errors import (
     ConfigurationError,
     RegistrationError,
@@ -53,17 +54,11 @@ from throttled_views.errors import (
 )
 from throttled_views.headers import (
     HeaderPolicy,
-    RateLimitContext,
     RateLimitHeaderPolicy,
     checked_policy,
     renderer_of,
 )
-from throttled_views.hooks import (
-    Hook,
-    StoreStateEvent,
-    checked_hooks,
-    tell_store_state,
-)
+from throttled_views.hooks import Audience, Hook, StoreStateEvent, checked_hooks
 from throttled_views.keys import client_ip
 from throttled_views.limits import (
     EXEMPT,
@@ -153,14 +148,15 @@ class Limiter:
             for limit in limits_of(default):
                 check_functions(limit)
                 if isinstance(limit.quota, Quota):
-                    kernel_of(limit.quota, limit.using or self.using)
+                    kernel_of(limit.quota, limit.using or self.using, limit.max_delay)
         self.default = default
         self.store: Store = MemoryStore() if store is None else checked_store(store)
         self.hooks = checked_hooks(hooks)
+        self.audience = Audience(self.hooks)
         policy = checked_on_store_error(on_store_error)
         self.on_store_error: OnStoreError = policy
         self.failover = Failover(
-            self.store, policy, partial(_tell_store_state, self.hooks, policy)
+            self.store, policy, partial(_tell_store_state, self.audience, policy)
         )
         check_function(key_func, "key")
         self.key_func = key_func
@@ -239,6 +235,12 @@ class Limiter:
             ConfigurationError: There is neither a quota nor a default.
         """
         limits = self._limits(quota, options)
+        if any(each.refund_when is not None for each in limits):
+            msg = (
+                "A dependency does not see the response, so it cannot refund_when. "
+                "Write @limiter.limit(…, refund_when=…) on the function"
+            )
+            raise ConfigurationError(msg)
         for limit, slot in zip(limits, slots_of(limits), strict=True):
             self._check_bucket(slot, limit)
         # With the endpoint, which may have no hash, so that its id stays its own.
@@ -322,7 +324,7 @@ class Limiter:
             using=self.using,
             store=self.failover,
             prefix=self.prefix,
-        )
+        ).told_to(self.audience)
 
     def bind(
         self,
@@ -468,9 +470,9 @@ def default_limiter() -> Limiter:
 
 
 def _tell_store_state(
-    hooks: Sequence[Hook], policy: OnStoreError, error: StoreUnavailableError | None
+    audience: Audience, policy: OnStoreError, error: StoreUnavailableError | None
 ) -> None:
-    tell_store_state(hooks, StoreStateEvent(error is None, policy, error))
+    audience.on_store_state(StoreStateEvent(error is None, policy, error))
 
 
 def _reference_to(owner: Any) -> Callable[[], Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import Final, TypeAlias, TypedDict, Unpack, cast, get_args
 
 from throttled_views.algorithms.kernels import kernel_of
-from throttled_views.errors import ConfigurationError, InvalidQuotaError
+from throttled_views.errors import ConfigurationError, InvalidQuotaError, shown
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import OnStoreError, checked_cost
 
@@ -18,6 +19,7 @@ __all__ = [
     "KeyFunc",
     "Limit",
     "QuotaFunc",
+    "RefundWhen",
     "Throttle",
 ]
 
@@ -58,6 +60,16 @@ It returns a quota or its text, or `EXEMPT` where the limit does not apply.
 CostFunc: TypeAlias = Callable[..., int | Awaitable[int]]
 """Tells what a request costs, in units of 0 or more: a function of the request."""
 
+RefundWhen: TypeAlias = Callable[[int], bool]
+"""
+Tells, by the status of the response, whether a request gets its charge back.
+
+A request whose handler raised what nobody handled has the status 500, and one that was
+cancelled before its response started, since the client hung up, 499.
+"""
+
+_LONGEST_DELAY_S = 86_400.0  # nobody keeps a request waiting for more than a day
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Limit:
@@ -75,6 +87,11 @@ class Limit:
             own for each handler.
         on_store_error: What is done while the store is unavailable; None takes what the
             limiter says.
+        shadow: Whether it is decided and told to hooks, and never enforced.
+        refund_when: Tells by the status of the response whether the charge is given
+            back, as the response starts; None keeps all charges.
+        max_delay: Seconds that a request may wait for its turn where it would be
+            refused: it is charged now, and served as soon as the quota allows.
 
     Raises:
         InvalidQuotaError: The quota's text is not one.
@@ -89,6 +106,9 @@ class Limit:
     using: Algorithm | None
     bucket: str | None
     on_store_error: OnStoreError | None
+    shadow: bool
+    refund_when: RefundWhen | None
+    max_delay: float
 
     def __init__(  # noqa: PLR0913 - each is an independent choice
         self,
@@ -100,6 +120,9 @@ class Limit:
         using: Algorithm | None = None,
         bucket: str | None = None,
         on_store_error: OnStoreError | None = None,
+        shadow: bool = False,
+        refund_when: RefundWhen | None = None,
+        max_delay: float = 0.0,
     ) -> None:
         set_field = object.__setattr__
         set_field(self, "quota", _quota_or_function(quota))
@@ -111,7 +134,11 @@ class Limit:
         if on_store_error is not None:
             checked_on_store_error(on_store_error)
         set_field(self, "on_store_error", on_store_error)
+        set_field(self, "shadow", _checked_flag("shadow", shadow))
+        set_field(self, "refund_when", _checked_refund_when(refund_when))
+        set_field(self, "max_delay", _checked_delay(max_delay))
         self._check_that_a_request_can_pass()
+        self._check_that_turns_can_be_told()
 
     def _check_that_a_request_can_pass(self) -> None:
         quota, cost = self.quota, self.cost
@@ -119,7 +146,8 @@ class Limit:
             msg = "Limit(…, cost=0) never limits. Write EXEMPT if that is meant"
             raise ConfigurationError(msg)
         if isinstance(quota, Quota) and self.using is not None:
-            kernel_of(quota, self.using)  # which tells if the two do not go together
+            # Which tells if they do not go together.
+            kernel_of(quota, self.using, self.max_delay)
         if not isinstance(quota, Quota) or not isinstance(cost, int):
             return
         if quota.limit and cost > quota.burst:
@@ -127,6 +155,14 @@ class Limit:
                 f"Limit({str(quota)!r}, cost={cost}) could never admit a request: it "
                 f"costs more than the capacity of {quota.burst}. Lower the cost, or "
                 f"give the quota a burst: Quota(…, burst={cost})"
+            )
+            raise ConfigurationError(msg)
+
+    def _check_that_turns_can_be_told(self) -> None:
+        if self.max_delay and not isinstance(self.quota, Quota):
+            msg = (
+                "max_delay needs a quota that is known beforehand: turns cannot be "
+                "carried over to another. Write Limit('10/s', max_delay=…)"
             )
             raise ConfigurationError(msg)
 
@@ -146,6 +182,9 @@ class LimitOptions(TypedDict, total=False):
     using: Algorithm | None
     bucket: str | None
     on_store_error: OnStoreError | None
+    shadow: bool
+    refund_when: RefundWhen | None
+    max_delay: float
 
 
 def limits_of(throttle: Throttle, **options: Unpack[LimitOptions]) -> tuple[Limit, ...]:
@@ -299,4 +338,41 @@ def _checked_text(name: str, text: object) -> str | None:
     if isinstance(text, str) and text and text.isascii() and text.isprintable():
         return text
     msg = f"{name}={text!r} is not printable ASCII. Write for example {name}='daily'"
+    raise ConfigurationError(msg)
+
+
+def _checked_flag(name: str, flag: object) -> bool:
+    if isinstance(flag, bool):
+        return flag
+    msg = f"{name}={flag!r} is neither True nor False. Write {name}=True"
+    raise ConfigurationError(msg)
+
+
+def _checked_refund_when(function: object) -> RefundWhen | None:
+    if function is None:
+        return None
+    if not callable(function) or isinstance(function, type):
+        problem = "is no function"
+    elif iscoroutinefunction(function):
+        problem = "is async, and nobody would await it"
+    else:
+        return cast("RefundWhen", function)
+    msg = (
+        f"refund_when={shown(function)} {problem}. Write for example "
+        "refund_when=lambda status: status < 400"
+    )
+    raise ConfigurationError(msg)
+
+
+def _checked_delay(delay: object) -> float:
+    if (
+        isinstance(delay, int | float)
+        and not isinstance(delay, bool)
+        and 0 <= delay <= _LONGEST_DELAY_S
+    ):
+        return float(delay)
+    msg = (
+        f"max_delay={delay!r} is no number of seconds from 0 to a day. Write for "
+        "example max_delay=2.5"
+    )
     raise ConfigurationError(msg)

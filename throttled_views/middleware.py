@@ -24,7 +24,7 @@ from throttled_views._plan import Plan, decide_all
 from throttled_views.errors import RegistrationError
 from throttled_views.limiter import Limiter, checked_limiter
 from throttled_views.limits import Limit, Throttle, limit_text, limits_of
-from throttled_views.outcome import begin_app, fail, refuse
+from throttled_views.outcome import begin_app, fail, refuse, serve_and_settle
 from throttled_views.throttled import Rule, is_late
 
 __all__ = ["RateLimitMiddleware"]
@@ -107,8 +107,10 @@ class RateLimitMiddleware:
         except Exception as error:  # noqa: BLE001 - the handlers' choice, or raised again
             await fail(error, scope, receive, send)
             return
-        serve = refuse if is_refused else self.app
-        await serve(scope, receive, send)
+        if is_refused:
+            await refuse(scope, receive, send)
+            return
+        await serve_and_settle(self.app(scope, receive, send), scope)
 
     def _decide(self, scope: Scope) -> Awaitable[bool | None]:
         """Charge the request; tell if it is refused. Of a socket, that is raised."""

@@ -22,15 +22,15 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from throttled_views.errors import LimitedError, StoreUnavailableError
-from throttled_views.headers import (
-    REDUCED_CAPACITY,
+from throttled_views._settlement import settle, settled
+from throttled_views.context import (
     Builder,
-    HeaderRenderer,
+    Giver,
     Outcome,
     RateLimitContext,
-    RawHeaders,
 )
+from throttled_views.errors import LimitedError, StoreUnavailableError
+from throttled_views.headers import REDUCED_CAPACITY, RawHeaders
 from throttled_views.route_keys import RouteKey
 from throttled_views.stores.base import Store
 from throttled_views.stores.deciding import Taken
@@ -182,7 +182,7 @@ def _is_left_to_fastapi(
     ) is http_exception_handler and asked_first.isdisjoint(handlers)
 
 
-class Machinery(Protocol):
+class Machinery(Giver, Protocol):
     """What deciding needs of a limiter."""
 
     @property
@@ -193,11 +193,6 @@ class Machinery(Protocol):
     @property
     def failover(self) -> Failover:
         """The store, and what decides while it cannot."""
-        ...
-
-    @property
-    def renderer(self) -> HeaderRenderer:
-        """How decisions are shown."""
         ...
 
     route_key: RouteKey
@@ -333,9 +328,30 @@ def send_with_headers(send: Send, scope: Scope, message: Message) -> Awaitable[N
     recorded: _Recorded = scope.get(SCOPE_KEY)
     if type(recorded) is tuple:
         message["headers"] = recorded[0].merged(headers, recorded[1])
-    else:
-        message["headers"] = _merged(headers, scope)
+        return send(message)
+    if isinstance(recorded, Outcome) and recorded.open:
+        return _settle_and_send(recorded, send, scope, message)
+    message["headers"] = _merged(headers, scope)
     return send(message)
+
+
+async def _settle_and_send(
+    outcome: Outcome, send: Send, scope: Scope, message: Message
+) -> None:
+    await settle(outcome, message["status"])
+    await send_with_headers(send, scope, message)
+
+
+async def serve_and_settle(serving: Awaitable[None], scope: Scope) -> None:
+    """
+    Wait for *serving* the request of *scope*; settle it if no response started.
+
+    A socket that was accepted has none, and stays charged.
+    """
+    if scope["type"] == "http":
+        await settled(serving, partial(outcome_of, scope))
+    else:
+        await serving
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send) -> None:

@@ -39,6 +39,8 @@ class Decision(NamedTuple):
         retry_us: Microseconds until the same request would be admitted, rounded up;
             0 if it was, None if it never will be.
         at_us: When this was decided, by the store's clock, in microseconds.
+        delay_us: Microseconds that the request, which was admitted, has to wait for
+            its turn, rounded up.
     """
 
     limited: bool
@@ -47,6 +49,7 @@ class Decision(NamedTuple):
     reset_us: int
     retry_us: int | None
     at_us: int
+    delay_us: int = 0
 
 
 OnStoreError: TypeAlias = Literal["local", "deny", "allow"]
@@ -70,6 +73,10 @@ class Charge:
         cost: Units to charge, 0 or more; 0 looks without charging.
         on_store_error: What is done while the store is unavailable; None leaves it to
             the limiter.
+        max_delay: Seconds that the request would wait for its turn; the token bucket
+            family alone can tell turns.
+        refundable: Whether it may be given back from anywhere at any time, so that no
+            store must remember a refusal of it.
 
     Raises:
         ValueError: *cost* is negative or not a whole number.
@@ -80,6 +87,8 @@ class Charge:
     algorithm: Algorithm = Algorithm.TOKEN_BUCKET
     cost: int = 1
     on_store_error: OnStoreError | None = None
+    max_delay: float = 0.0
+    refundable: bool = False
 
     def __post_init__(self) -> None:
         checked_cost(self.cost)
@@ -128,12 +137,15 @@ class RateLimitResult:
         limited: Whether this limit refuses the request.
         state: Where the key stands now.
         name: Name of the limit that answers.
+        delay: Seconds to wait before the request, which is charged, has its turn; 0.0
+            unless the limit has a `Limit.max_delay`.
         receipts: What a later refund needs; empty if nothing was charged.
     """
 
     limited: bool
     state: RateLimitState
     name: str = ""
+    delay: float = 0.0
     receipts: tuple[Receipt, ...] = field(default=(), repr=False)
 
     # Pyright refuses `if result:` because of this method; mypy does if it sees none.
@@ -164,7 +176,8 @@ def result_of(
         reset_after=decision.reset_us / _US_PER_S,
         retry_after=None if retry_us is None else retry_us / _US_PER_S,
     )
-    return RateLimitResult(decision.limited, state, name, receipts)
+    delay = decision.delay_us / _US_PER_S
+    return RateLimitResult(decision.limited, state, name, delay, receipts)
 
 
 def decision_of(result: RateLimitResult) -> Decision:
@@ -177,6 +190,7 @@ def decision_of(result: RateLimitResult) -> Decision:
         ceil(state.reset_after * _US_PER_S),
         None if state.retry_after is None else ceil(state.retry_after * _US_PER_S),
         0,
+        ceil(result.delay * _US_PER_S),
     )
 
 

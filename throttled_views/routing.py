@@ -101,6 +101,7 @@ from throttled_views.outcome import (
     fail,
     refuse,
     send_with_headers,
+    serve_and_settle,
     telling,
 )
 from throttled_views.quotas import Algorithm
@@ -417,20 +418,12 @@ class ThrottledRoute(APIRoute):
         *_, serve = self._path
         await serve(scope, receive, partial(send_with_headers, send, scope))
 
-    def _decide_and_handle(
-        self, scope: Scope, receive: Receive, send: Send
-    ) -> Coroutine[Any, Any, None]:
-        begin(scope)
-        if self.plans:
-            return self._decide_all_and_handle(scope, receive, send)
-        *_, serve = self._path
-        return serve(scope, receive, telling(send, scope))
-
-    async def _decide_all_and_handle(
+    async def _decide_and_handle(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        begin(scope)
         try:
-            is_refused = await decide_all(self.plans, scope)
+            is_refused = bool(self.plans) and await decide_all(self.plans, scope)
         except RateLimitUnavailableError as error:
             await fail(error, scope, receive, send)
             return
@@ -438,7 +431,8 @@ class ThrottledRoute(APIRoute):
             await refuse(scope, receive, send)
             return
         *_, serve = self._path
-        await serve(scope, receive, telling(send, scope))
+        serving = serve(scope, receive, telling(send, scope))
+        await serve_and_settle(serving, scope)
 
 
 def _guarded(

@@ -4,11 +4,13 @@ Limits bound to a store: `Throttled`, and the `Rule` that each of its limits bec
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
+from time import perf_counter
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias, cast
 
@@ -27,6 +29,12 @@ from throttled_views.errors import (
     InvalidAnswerError,
     InvalidKeyError,
     shown,
+)
+from throttled_views.hooks import (
+    Audience,
+    CheckedLimit,
+    CheckEvent,
+    CheckOutcome,
 )
 from throttled_views.keys import KeyParts, compose_key, everyone
 from throttled_views.limits import (
@@ -83,6 +91,7 @@ class Rule:
         using: How it is counted.
         key_func: Names the client to charge, None if callers do.
         kernel: Counts by the quota, None if a function chooses that.
+        observed: The limit, as hooks know it.
         is_late: Whether it is decided right before the handler: a function of it wants
             what FastAPI has to solve.
         is_for_all: Whether it counts all clients together.
@@ -105,6 +114,7 @@ class Rule:
         "key_func",
         "limit",
         "name",
+        "observed",
         "route",
         "tail",
         "using",
@@ -139,10 +149,10 @@ class Rule:
         mark = "·" if by_dependency and limit.bucket is None else ""
         self.kernel: AnyKernel | None = None
         if isinstance(limit.quota, Quota):
-            self.kernel = kernel_of(limit.quota, self.using)
-        # What is counted in another way is another count.
-        way = f" {self.using}" if counts_apart(self.using) else ""
-        self.tail = f"}}|{encoded(mark + slot + way)}"
+            self.kernel = kernel_of(limit.quota, self.using, limit.max_delay)
+        self.tail = f"}}|{encoded(mark + slot + _way(limit, self.using))}"
+        quota = "dynamic" if self.kernel is None else str(limit.quota)
+        self.observed = CheckedLimit(route, name, quota, self.using, limit.shadow)
         functions = (self.key_func, limit.quota, limit.cost)
         self.is_late = any(is_late(function) for function in functions)
         self.is_for_all = self.key_func is everyone
@@ -165,6 +175,7 @@ class Rule:
         if (placed := self._placed.get(template)) is None:
             placed = copy(self)
             placed.route, placed.head = template, self._head_of(template)
+            placed.observed = replace(self.observed, route=template)
             if self._check_place is not None:
                 self._check_place(placed)
             if len(self._placed) >= MOST_TEMPLATES:  # of a root_path that varies
@@ -215,14 +226,25 @@ class Rule:
         if self._read_cost is not None:
             told = await _settled(self._read_cost(scope, answers))
             cost = _told_cost(told, self.limit.cost)
-        return Charge(key, quota, self.using, cost, self.limit.on_store_error)
+        return self._charge_of(key, quota, cost)
 
     def charge_to(self, key: str) -> Charge:
         """Return what *key* is charged, by the numbers that are known beforehand."""
         quota, cost = self.limit.quota, self.limit.cost
         assert isinstance(quota, Quota)  # noqa: S101 - for type checkers
         assert isinstance(cost, int)  # noqa: S101
-        return Charge(key, quota, self.using, cost, self.limit.on_store_error)
+        return self._charge_of(key, quota, cost)
+
+    def _charge_of(self, key: str, quota: Quota, cost: int) -> Charge:
+        return Charge(
+            key,
+            quota,
+            self.using,
+            cost,
+            self.limit.on_store_error,
+            self.limit.max_delay,
+            refundable=self.limit.refund_when is not None,
+        )
 
     def result(self, key: str, decision: Decision) -> RateLimitResult:
         """Return *decision*, which this rule got for *key*, as users see it."""
@@ -230,6 +252,13 @@ class Rule:
             return result_of(decision, self.name)
         receipt = Receipt(self.charge_to(key), decision.at_us)
         return result_of(decision, self.name, (receipt,))
+
+
+def _way(limit: Limit, using: Algorithm) -> str:
+    """Return what tells apart, in keys, what is counted in another way."""
+    if limit.max_delay:  # turns are told for this very quota
+        return f" {limit.quota} within {limit.max_delay!r} s"
+    return f" {using}" if counts_apart(using) else ""
 
 
 def _head(prefix: str, method: str, route: str) -> str:
@@ -343,7 +372,7 @@ class Throttled:
 
     rules: tuple[Rule, ...]
 
-    __slots__ = ("_store", "limits", "rules")
+    __slots__ = ("_audience", "_store", "limits", "rules")
 
     def __init__(
         self,
@@ -358,13 +387,9 @@ class Throttled:
             msg = "EXEMPT is no limit to check by hand. Leave the check out"
             raise ConfigurationError(msg)
         for limit in limits:
-            if not isinstance(limit.quota, Quota) or not isinstance(limit.cost, int):
-                msg = (
-                    "A quota or cost function needs a request, and there is none "
-                    "here. Write a quota, for example Throttled('5/m')"
-                )
-                raise ConfigurationError(msg)
+            _check_by_hand(limit)
         self.limits = limits
+        self._audience = Audience()
         self._store: Store | None = (
             MemoryStore() if store is None else checked_store(store)
         )
@@ -389,8 +414,14 @@ class Throttled:
         """Return one that waits to be bound: a router does so at registration."""
         self = cls.__new__(cls)
         self.limits = tuple(limits)
+        self._audience = Audience()
         self._store = None
         self.rules = ()
+        return self
+
+    def told_to(self, audience: Audience) -> Self:
+        """Tell *audience* of each check from now on; return this."""
+        self._audience = audience
         return self
 
     def bound(self, store: Store, rules: Sequence[Rule]) -> Self:
@@ -408,6 +439,8 @@ class Throttled:
         """
         Charge *key* under all limits, or under none if one of them refuses.
 
+        A limit with a `Limit.max_delay` lets the caller wait here for its turn.
+
         Args:
             key: Who is charged: any non-empty string.
             cost: Units to charge, times the cost of each limit; 0 or more.
@@ -421,13 +454,38 @@ class Throttled:
             ValueError: *cost* is negative, or not a whole number.
             StoreUnavailableError: The store could not be asked.
         """
-        results = await self._bound_store().acquire(self._charges(key, cost))
+        began = perf_counter()
+        results = self._named(
+            await self._bound_store().acquire(self._charges(key, cost))
+        )
+        if self._audience:
+            self._tell(results, cost, perf_counter() - began)
+        if any(each.delay for each in results):
+            await asyncio.sleep(max(each.delay for each in results))
         receipts = tuple(receipt for each in results for receipt in each.receipts)
-        return replace(self._governing(results), receipts=receipts)
+        return replace(_governing(results), receipts=receipts)
+
+    def _tell(
+        self, results: Sequence[RateLimitResult], cost: int, duration: float
+    ) -> None:
+        is_refused = any(each.limited for each in results)
+        otherwise: CheckOutcome = "spared" if is_refused else "admitted"
+        for rule, result in zip(self.rules, results, strict=True):
+            event = CheckEvent(
+                rule.observed,
+                "manual",
+                "refused" if result.limited else otherwise,
+                cost * cast("int", rule.limit.cost),
+                duration,
+                result.delay,
+                partial(_given, result),
+            )
+            self._audience.on_check(event)
 
     async def peek(self, key: str, cost: int = 1) -> RateLimitResult:
         """Tell what `limit` would answer, and charge nothing; takes what it takes."""
-        return self._governing(await self._bound_store().peek(self._charges(key, cost)))
+        results = await self._bound_store().peek(self._charges(key, cost))
+        return _governing(self._named(results))
 
     async def reset(self, key: str) -> None:
         """Forget *key* under all limits: it is as good as new."""
@@ -455,21 +513,38 @@ class Throttled:
     def _charges(self, key: str, cost: int) -> list[Charge]:
         key = _checked_key(key)
         checked_cost(cost)
-        return [
-            Charge(
-                rule.key(key),
-                rule.limit.quota,
-                rule.using,
-                cost * rule.limit.cost,
-                rule.limit.on_store_error,
-            )
-            for rule in self.rules
-            if isinstance(rule.limit.quota, Quota) and isinstance(rule.limit.cost, int)
-        ]
+        charges = [rule.charge_to(rule.key(key)) for rule in self.rules]
+        return [replace(each, cost=cost * each.cost) for each in charges]
 
-    def _governing(self, results: Sequence[RateLimitResult]) -> RateLimitResult:
-        named = [
+    def _named(self, results: Sequence[RateLimitResult]) -> list[RateLimitResult]:
+        return [
             replace(result, name=rule.name)
             for result, rule in zip(results, self.rules, strict=True)
         ]
-        return min(named, key=lambda result: urgency(decision_of(result)))
+
+
+def _governing(results: Sequence[RateLimitResult]) -> RateLimitResult:
+    return min(results, key=lambda result: urgency(decision_of(result)))
+
+
+def _given(result: RateLimitResult) -> RateLimitResult:
+    return result
+
+
+def _check_by_hand(limit: Limit) -> None:
+    """Raise ConfigurationError if *limit* says what needs a request to be known."""
+    if not isinstance(limit.quota, Quota) or not isinstance(limit.cost, int):
+        msg = (
+            "A quota or cost function needs a request, and there is none here. Write "
+            "a quota, for example Throttled('5/m')"
+        )
+        raise ConfigurationError(msg)
+    if limit.refund_when is not None:
+        msg = (
+            "refund_when needs a response, and there is none here. Write "
+            "'await throttled.refund(result)' where it is to be given back"
+        )
+        raise ConfigurationError(msg)
+    if limit.shadow:
+        msg = "shadow=True checks nothing by hand. Look at the result, and go on"
+        raise ConfigurationError(msg)

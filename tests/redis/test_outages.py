@@ -19,6 +19,7 @@ from tests.redis.servers import HOST, Cluster, Sentinel, Server, free_port
 from tests.redis.stores import PATIENT_S, cluster_client_of, until
 from throttled_views import (
     Charge,
+    CheckEvent,
     Limit,
     Limiter,
     Quota,
@@ -43,6 +44,9 @@ class Told:
 
     def __init__(self) -> None:
         self.events: list[StoreStateEvent] = []
+
+    def on_check(self, event: CheckEvent) -> None:
+        """Read nothing of it."""
 
     def on_store_state(self, event: StoreStateEvent) -> None:
         """Note *event*."""

@@ -23,6 +23,7 @@ from throttled_views import (
     AuditedLimit,
     AuditedRoute,
     Charge,
+    CheckEvent,
     ClientIP,
     ConfigurationError,
     CostFunc,
@@ -547,6 +548,9 @@ async def plain() -> int:
 class Pager:
     """A hook is what has its method; it need not say so."""
 
+    def on_check(self, event: CheckEvent) -> None:
+        """Read nothing of it."""
+
     def on_store_state(self, event: StoreStateEvent) -> None:
         """Read all of an event."""
         assert_type(event.available, bool)
@@ -556,6 +560,9 @@ class Pager:
 
 class NamedPager(Hook):
     """A hook that says so."""
+
+    def on_check(self, event: CheckEvent) -> None:
+        """Read nothing of it."""
 
     def on_store_state(self, event: StoreStateEvent) -> None:
         """Read nothing."""

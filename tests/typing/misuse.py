@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 
 from throttled_views import (
     EXEMPT,
+    CheckEvent,
     ClientIP,
     Limit,
     Limiter,
@@ -126,6 +127,9 @@ class Misspelt(ThrottledView):
 
 class AsyncHook:
     """Nobody would await it."""
+
+    def on_check(self, event: CheckEvent) -> None:
+        """Read nothing of it."""
 
     async def on_store_state(self, event: StoreStateEvent) -> None:
         """Be async."""

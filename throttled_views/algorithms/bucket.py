@@ -12,6 +12,10 @@ Rules of this file:
    scale is chosen so that one token is a whole number of ticks: at 7 per minute a
    token takes 60,000,000 ticks of a seventh of a microsecond.
 
+A bucket may let a request in *before its turn*, which then waits: the tokens are taken
+now and drip in later. That is a bucket which is so much larger, and tells of what it
+really holds; the instant at which the larger one was empty is never later than now.
+
 That this is GCRA is seen by adding the time to full: the result is the theoretical
 arrival time of ITU-T I.371, and the test below is its "not earlier than the limit".
 """
@@ -35,21 +39,25 @@ class Bucket(NamedTuple):
         scale: Ticks in a microsecond; 0 if the quota is zero.
         token: Ticks in which one token comes back.
         capacity: Tokens in a full bucket.
-        full: Ticks in which an empty bucket becomes full.
+        full: Ticks in which an empty bucket becomes full; with *delay*.
+        delay: Ticks that a request may wait for its turn.
     """
 
     scale: int
     token: int
     capacity: int
     full: int
+    delay: int = 0
 
     @classmethod
-    def of(cls, quota: Quota) -> Self:
-        """Return the bucket that *quota* describes."""
+    def of(cls, quota: Quota, delay_us: int = 0) -> Self:
+        """Return the bucket of *quota*, with turns that are up to *delay_us* away."""
         period_us = quota.period_us
         shared = gcd(quota.limit, period_us)
         token = period_us // shared
-        return cls(quota.limit // shared, token, quota.burst, quota.burst * token)
+        scale = quota.limit // shared
+        delay = delay_us * scale
+        return cls(scale, token, quota.burst, quota.burst * token + delay, delay)
 
     def settle(self, state: int | None, now_us: int) -> int:
         """
@@ -70,7 +78,7 @@ class Bucket(NamedTuple):
         """Take *cost* tokens if the bucket holds them; see `Kernel.take`."""
         settled = self.settle(state, now_us)
         after = settled + cost * self.token
-        if after > now_us * self.scale or not self.scale:
+        if after > now_us * self.scale or cost > self.capacity or not self.scale:
             return True, settled
         return False, after
 
@@ -90,13 +98,15 @@ class Bucket(NamedTuple):
         if limited:
             short = cost * self.token - level
             retry_us = None if cost > self.capacity else max(0, -(-short // scale))
+        held = level - self.delay  # what others wait for is less than nothing
         return Decision(
             limited,
             self.capacity,
-            level // self.token,
+            max(0, held) // self.token,
             -((level - self.full) // scale),
             retry_us,
             now_us,
+            0 if limited else max(0, -(held // scale)),
         )
 
     def refund(self, state: int, now_us: int, cost: int, _at_us: int) -> int:

@@ -11,8 +11,11 @@ from throttled_views.algorithms.log import SlidingLog
 from throttled_views.algorithms.windows import FixedWindow, SlidingWindow
 from throttled_views.errors import ConfigurationError
 from throttled_views.quotas import Algorithm, Quota
+from throttled_views.results import Charge
 
-__all__ = ["counts_apart", "kernel_of"]
+__all__ = ["counter_of", "counts_apart", "kernel_of"]
+
+_US_PER_S = 1_000_000
 
 _KERNELS: Mapping[Algorithm, type[AnyKernel]] = {
     Algorithm.TOKEN_BUCKET: Bucket,
@@ -24,12 +27,20 @@ _KERNELS: Mapping[Algorithm, type[AnyKernel]] = {
 }
 
 
-def kernel_of(quota: Quota, using: Algorithm = Algorithm.TOKEN_BUCKET) -> AnyKernel:
+def kernel_of(
+    quota: Quota, using: Algorithm = Algorithm.TOKEN_BUCKET, max_delay: float = 0.0
+) -> AnyKernel:
     """
     Return the kernel that holds a key to *quota*; one object for equal ones in use.
 
+    Args:
+        quota: The quota.
+        using: The algorithm.
+        max_delay: Seconds that a request may wait for its turn.
+
     Raises:
-        ConfigurationError: *using* is a window, and *quota* has a burst.
+        ConfigurationError: *using* is a window, and *quota* has a burst, or there is a
+            *max_delay*.
     """
     kind = _KERNELS[using]
     if kind is not Bucket and quota.burst != quota.limit:
@@ -39,12 +50,23 @@ def kernel_of(quota: Quota, using: Algorithm = Algorithm.TOKEN_BUCKET) -> AnyKer
             "using=Algorithm.TOKEN_BUCKET"
         )
         raise ConfigurationError(msg)
-    return _made(kind, quota)
+    if kind is not Bucket and max_delay:
+        msg = (
+            f"max_delay={max_delay!r} does not go with {using}, which knows no turns. "
+            "Write using=Algorithm.TOKEN_BUCKET"
+        )
+        raise ConfigurationError(msg)
+    return _made(kind, quota, round(max_delay * _US_PER_S))
 
 
 @lru_cache(maxsize=1024)
-def _made(kind: type[AnyKernel], quota: Quota) -> AnyKernel:
-    return kind.of(quota)
+def _made(kind: type[AnyKernel], quota: Quota, delay_us: int) -> AnyKernel:
+    return Bucket.of(quota, delay_us) if kind is Bucket else kind.of(quota)
+
+
+def counter_of(charge: Charge) -> AnyKernel:
+    """Return the kernel that *charge* is counted by."""
+    return kernel_of(charge.quota, charge.algorithm, charge.max_delay)
 
 
 def counts_apart(using: Algorithm, other: Algorithm = Algorithm.TOKEN_BUCKET) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
-from throttled_views.algorithms.kernels import kernel_of
+from throttled_views.algorithms.kernels import counter_of
 from throttled_views.results import (
     Charge,
     Decision,
@@ -76,7 +76,7 @@ def decide(charges: Sequence[Charge], read: Reader, now_us: int) -> Verdict:
     decisions: list[Decision] = []
     for charge in charges:
         key, cost = charge.key, charge.cost
-        kernel = kernel_of(charge.quota, charge.algorithm)
+        kernel = counter_of(charge)
         known = _staged(staged[key], now_us, kernel) if key in staged else None
         if key not in staged:
             known = read(key, kernel)
@@ -98,11 +98,13 @@ def look(
     """Tell what each of *charges* would be answered on its own, and charge nothing."""
     results: list[RateLimitResult] = []
     for charge in charges:
-        kernel = kernel_of(charge.quota, charge.algorithm)
+        kernel = counter_of(charge)
         known = read(charge.key, kernel)
-        limited, _ = kernel.take(known, now_us, charge.cost)
+        limited, after = kernel.take(known, now_us, charge.cost)
+        turn = kernel.tell(limited, after, now_us, charge.cost).delay_us
         state = kernel.settle(known, now_us)
-        results.append(result_of(kernel.tell(limited, state, now_us, charge.cost)))
+        decision = kernel.tell(limited, state, now_us, charge.cost)
+        results.append(result_of(decision._replace(delay_us=turn)))
     return results
 
 
@@ -131,7 +133,7 @@ def _refusal(
         price[charge.key] = price.get(charge.key, 0) + charge.cost
     results: list[RateLimitResult] = []
     for charge, (limited, *_) in zip(charges, decisions, strict=True):
-        kernel = kernel_of(charge.quota, charge.algorithm)
+        kernel = counter_of(charge)
         state = kernel.settle(read(charge.key, kernel), now_us)
         results.append(
             result_of(kernel.tell(limited, state, now_us, price[charge.key]))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TypeAlias
 
-from throttled_views.algorithms.kernels import kernel_of
+from throttled_views.algorithms.kernels import counter_of
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.results import (
     Charge,
@@ -196,6 +196,6 @@ def _marked(result: RateLimitResult) -> RateLimitResult:
 
 def _untouched(charge: Charge) -> RateLimitResult:
     """Return what is told of a charge that nobody counts; what can never be, is not."""
-    kernel = kernel_of(charge.quota, charge.algorithm)
+    kernel = counter_of(charge)
     limited, _ = kernel.take(None, 0, charge.cost)
     return result_of(kernel.tell(limited, kernel.settle(None, 0), 0, charge.cost))

@@ -27,7 +27,7 @@ from typing import ClassVar, TypeAlias, TypeVar, cast
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
-from throttled_views.algorithms.kernels import kernel_of
+from throttled_views.algorithms.kernels import counter_of
 from throttled_views.errors import ConfigurationError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock, checked_clock, quick
@@ -102,7 +102,7 @@ class _Shard:
         charge = receipt.charge
         if (entry := self.entries.get(charge.key)) is not None:
             kernel, stored = self._unpacked(entry)
-            if type(kernel) is not type(kernel_of(charge.quota, charge.algorithm)):
+            if type(kernel) is not type(counter_of(charge)):
                 return  # by another algorithm: that charge is not counted any more
             state = kernel.settle(stored, now_us)
             state = kernel.refund(state, now_us, charge.cost, receipt.at_us)

@@ -31,7 +31,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(msg, name=error.name) from error
 
 from throttled_views.algorithms.base import AnyKernel
-from throttled_views.algorithms.kernels import kernel_of
+from throttled_views.algorithms.kernels import counter_of
 from throttled_views.errors import ConfigurationError, StoreUnavailableError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock, checked_clock, quick
@@ -180,7 +180,9 @@ class RedisStore:
     ) -> Sequence[RateLimitResult]:
         """Charge keys of one slot, each held to one quota."""
         prices = _prices(charges)
-        if (known := self._denials.verdict(charges, prices)) is not None:
+        may_remember = not any(each.refundable for each in charges)
+        known = self._denials.verdict(charges, prices) if may_remember else None
+        if known is not None:
             return known
         home, asked = self._home(), _asked(prices)
         slot = home.slot_of(charges[0].key)
@@ -189,7 +191,7 @@ class RedisStore:
         states = dict(zip(prices, found, strict=True))
         if admitted:
             self._denials.drop(key for key, _ in prices)
-        else:
+        elif may_remember:
             self._denials.note(prices, states, now_us, begun)
         return decide(charges, _reader(states), now_us).results
 
@@ -403,7 +405,7 @@ def _no_client(client: object) -> ConfigurationError:
 
 
 def _pair(charge: Charge) -> Pair:
-    return charge.key, kernel_of(charge.quota, charge.algorithm)
+    return charge.key, counter_of(charge)
 
 
 def _prices(charges: Sequence[Charge]) -> dict[Pair, int]:
@@ -440,7 +442,7 @@ def _states_of(  # as `Finish` has it
 
 
 def _spec_of_charge(charge: Charge) -> Spec:
-    return spec_of(kernel_of(charge.quota, charge.algorithm), charge.cost)
+    return spec_of(counter_of(charge), charge.cost)
 
 
 def _reader(
@@ -476,7 +478,7 @@ def _groups(
     """
     groups: list[tuple[int, dict[str, AnyKernel], list[int]]] = []
     for index, charge in enumerate(charges):
-        key, kernel = charge.key, kernel_of(charge.quota, charge.algorithm)
+        key, kernel = charge.key, counter_of(charge)
         slot = slot_of(key)
         for of_slot, held, members in groups:
             if of_slot == slot and held.setdefault(key, kernel) is kernel:

@@ -1,0 +1,65 @@
+"""
+What is given back once it is known how a request ended: `Limit.refund_when`.
+
+A request is settled once, by whatever comes first: its response starts, its handler
+raises what nobody handles, it is cancelled, or it ends without a response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from throttled_views.context import Answer, Outcome, give_back
+
+__all__ = ["ERROR", "settle", "settle_soon", "settled"]
+
+_logger = logging.getLogger("throttled_views")
+
+ERROR: Final = 500  # RFC 9110, section 15.6.1: what a server answers then
+_HUNG_UP: Final = 499  # of nginx: the client closed the request
+
+# Held until they are done; an event loop does not hold its tasks.
+_tasks: set[asyncio.Task[None]] = set()
+
+
+async def settled(serving: Awaitable[None], outcome_of: Callable[[], Outcome]) -> None:
+    """Wait for *serving* a request, and settle it if no response was started."""
+    try:
+        await serving
+    except Exception:
+        await settle(outcome_of(), ERROR)
+        raise
+    except BaseException:
+        settle_soon(outcome_of())
+        raise
+    if (outcome := outcome_of()).open:
+        await settle(outcome, ERROR)
+
+
+async def settle(outcome: Outcome, status: int) -> None:
+    """Give back what a response of *status* does not cost; the first call counts."""
+    answers, outcome.open = outcome.open, []
+    try:
+        await give_back([each for each in answers if _is_refunded(each, status)])
+    except Exception:
+        _logger.exception("A charge could not be given back, and stays charged")
+
+
+def settle_soon(outcome: Outcome) -> None:
+    """Settle what was cancelled, in a task: who is cancelled cannot wait for that."""
+    if outcome.open:
+        task = asyncio.ensure_future(settle(outcome, _HUNG_UP))
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+
+
+def _is_refunded(answer: Answer, status: int) -> bool:
+    refund_when = answer.rule.limit.refund_when
+    try:
+        return refund_when is not None and refund_when(status)
+    except Exception:
+        _logger.exception("%r failed; the request stays charged", refund_when)
+        return False

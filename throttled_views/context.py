@@ -1,0 +1,417 @@
+"""
+What was decided for a request, and what of it is given back.
+
+An `Outcome` is what the request path works with; a `RateLimitContext` is what users see
+of it. Both are live: what is decided later is in them, and so is what comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from types import MappingProxyType
+from typing import Protocol
+
+from throttled_views.errors import NoRateLimitError
+from throttled_views.headers import (
+    QUOTA_EXCEEDED,
+    HeaderRenderer,
+    RawHeaders,
+    Told,
+    merged,
+)
+from throttled_views.hooks import Audience, CheckedLimit, CheckEvent, CheckPhase
+from throttled_views.limits import Limit
+from throttled_views.results import (
+    RateLimitResult,
+    Receipt,
+    checked_cost,
+    urgency,
+)
+from throttled_views.stores.base import Store
+from throttled_views.stores.deciding import Taken
+
+__all__ = ["RateLimitContext"]
+
+
+class Giver(Protocol):
+    """What an answer needs of the limiter that gave it."""
+
+    @property
+    def failover(self) -> Store:
+        """Where it was charged, and where charges are given back to."""
+        ...
+
+    @property
+    def renderer(self) -> HeaderRenderer:
+        """How it is shown."""
+        ...
+
+    @property
+    def audience(self) -> Audience:
+        """Who is told."""
+        ...
+
+
+class _Applied(Protocol):
+    """What an answer needs to know of the limit that it is of."""
+
+    @property
+    def limit(self) -> Limit:
+        """The limit, as it was declared."""
+        ...
+
+    @property
+    def observed(self) -> CheckedLimit:
+        """The limit, as hooks know it."""
+        ...
+
+
+class Answer:
+    """
+    What one limit answered, in numbers and as users see it, and how to show it.
+
+    Attributes:
+        told: The answer in numbers, and what it is about.
+        rule: What answered.
+        giver: The limiter that answered.
+        phase: When that was.
+    """
+
+    __slots__ = ("_make_result", "_result", "giver", "phase", "rule", "told")
+
+    def __init__(
+        self,
+        told: Told,
+        rule: _Applied,
+        giver: Giver,
+        phase: CheckPhase,
+        make_result: Callable[[], RateLimitResult],
+    ) -> None:
+        self.told = told
+        self.rule = rule
+        self.giver = giver
+        self.phase: CheckPhase = phase
+        self._make_result = make_result
+        self._result: RateLimitResult | None = None
+
+    @property
+    def result(self) -> RateLimitResult:
+        """The answer as users see it, made when somebody asks."""
+        if self._result is None:
+            self._result = self._make_result()
+        return self._result
+
+    def take_back(self, units: int | None = None) -> Receipt | None:
+        """
+        Return what gives back *units* of the charge, all of it unless given.
+
+        None if nothing is charged. What is given back once is not charged any more.
+        """
+        if not self.result.receipts:
+            return None
+        [receipt] = self.result.receipts
+        charged = receipt.charge.cost
+        units = charged if units is None else min(units, charged)
+        self._tell_back(units, _parts(receipt, charged - units))
+        return next(iter(_parts(receipt, units)), None)
+
+    def _tell_back(self, units: int, left: tuple[Receipt, ...]) -> None:
+        """Tell of what is there once *units* came back; at least so much is."""
+        decision, result = self.told.decision, self.result
+        remaining = min(decision.limit, decision.remaining + units)
+        reset_us = 0 if remaining == decision.limit else decision.reset_us
+        reset_after = 0.0 if remaining == decision.limit else result.state.reset_after
+        self.told = self.told._replace(
+            decision=decision._replace(remaining=remaining, reset_us=reset_us)
+        )
+        state = replace(result.state, remaining=remaining, reset_after=reset_after)
+        self._result = replace(result, state=state, receipts=left)
+
+
+def _parts(receipt: Receipt, units: int) -> tuple[Receipt, ...]:
+    """Return the receipt of *units* of what *receipt* is of; of none there is none."""
+    charge = replace(receipt.charge, cost=units)
+    return (replace(receipt, charge=charge),) if units else ()
+
+
+async def give_back(answers: Iterable[Answer], units: int | None = None) -> None:
+    """Refund *units* of each of *answers*, all unless given; each store in one call."""
+    receipts: dict[Store, list[tuple[Answer, Receipt]]] = {}
+    for answer in answers:
+        if (receipt := answer.take_back(units)) is not None:
+            receipts.setdefault(answer.giver.failover, []).append((answer, receipt))
+    for store, some in receipts.items():
+        began = perf_counter()
+        await store.refund([receipt for _, receipt in some])
+        duration = perf_counter() - began
+        for answer, receipt in some:
+            _tell_refund(answer, receipt.charge.cost, duration)
+
+
+def _tell_refund(answer: Answer, units: int, duration: float) -> None:
+    observed, audience = answer.rule.observed, answer.giver.audience
+    if audience:
+        audience.on_check(
+            CheckEvent(observed, answer.phase, "refunded", units, duration)
+        )
+
+
+class Builder:
+    """
+    Builds of a decision what is asked for, when it is asked for.
+
+    Attributes:
+        renderer: How it is shown.
+        add_to: Adds a decision to an outcome.
+        merged: Merges header fields with those of an outcome of that decision alone.
+    """
+
+    __slots__ = ("add_to", "merged", "renderer")
+
+    def __init__(
+        self,
+        renderer: HeaderRenderer,
+        add_to: Callable[[Outcome, Taken], None],
+        merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
+    ) -> None:
+        self.renderer = renderer
+        self.add_to = add_to
+        self.merged = merged
+
+
+# What is decided in the second of two such phases, one after the other, is one decision
+# with the first: nothing was done for the request in between.
+_ONE_DECISION = {("app", "app"), ("app", "early"), ("late", "late")}
+
+
+class Outcome:
+    """
+    All that was decided for a request; one object per request.
+
+    Args:
+        scope_id: The `id` of the scope it is of; 0 if no route serves it yet.
+        endpoint: What serves that scope.
+
+    Attributes:
+        is_told: Whether what began it, before there was a route, puts its fields on
+            whatever is the response.
+        phase: What was entered last.
+        open: Answers that are given back or not when it is known how the request ends.
+        delay_us: Microseconds that the request has to wait for its turn.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_charged",
+        "_decided",
+        "_pending",
+        "_rendered",
+        "delay_us",
+        "endpoint",
+        "is_told",
+        "open",
+        "phase",
+        "scope_id",
+    )
+
+    def __init__(self, scope_id: int = 0, endpoint: object = None) -> None:
+        self.scope_id = scope_id
+        self.endpoint = endpoint
+        self.is_told = not scope_id
+        self.phase: CheckPhase = "early" if scope_id else "app"
+        self.open: list[Answer] = []
+        self.delay_us = 0
+        self._answers: list[Answer] = []
+        self._charged: list[Answer] = []
+        self._decided: list[object] = []
+        self._pending: tuple[Builder, Taken] | None = None
+        self._rendered: tuple[Sequence[Told], RawHeaders] = (), []
+
+    @property
+    def answers(self) -> list[Answer]:
+        """What each limit that applied answered, in the order of decision."""
+        self._build()
+        return self._answers
+
+    @property
+    def decided(self) -> list[object]:
+        """What must not be decided, or charged, for this request again."""
+        self._build()
+        return self._decided
+
+    @property
+    def charged(self) -> list[Answer]:
+        """What was charged in this decision."""
+        self._build()
+        return self._charged
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was decided yet."""
+        return self._pending is None and not self._decided
+
+    def serve(self, scope_id: int, endpoint: object) -> None:
+        """Be of the scope that *endpoint* serves, unless this is of another already."""
+        if not self.scope_id:
+            self.scope_id, self.endpoint = scope_id, endpoint
+
+    def enter(self, phase: CheckPhase) -> None:
+        """Go on to *phase*; what was charged in another decision stays charged."""
+        if (self.phase, phase) not in _ONE_DECISION:
+            self.charged.clear()
+        self.phase = phase
+
+    def add(self, builder: Builder, taken: Taken) -> None:
+        """Add a decision; what tells it is built when somebody asks."""
+        if self._pending is None and not self._answers:
+            self._pending = builder, taken
+            return
+        self._build()
+        builder.add_to(self, taken)
+
+    def add_answer(self, answer: Answer) -> None:
+        """Add what a limit answered."""
+        self.answers.append(answer)
+        self.charged.append(answer)
+        self.delay_us = max(self.delay_us, answer.told.decision.delay_us)
+        if answer.rule.limit.refund_when is not None:
+            self.open.append(answer)
+
+    def _build(self) -> None:
+        if self._pending is not None:
+            builder, taken = self._pending
+            self._pending = None
+            builder.add_to(self, taken)
+
+    def merged(self, headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
+        """Return *headers* and those that tell this, as a new list."""
+        if self._pending is not None:
+            builder, taken = self._pending
+            return builder.merged(headers, taken)
+        return merged(headers, self.raw_headers())
+
+    def governing(self) -> Answer:
+        """Return the answer a client is told about; there must be one."""
+        if len(self.answers) == 1:
+            return self.answers[0]
+        return min(self.answers, key=lambda answer: urgency(answer.told.decision))
+
+    def told_of_all(self) -> list[Told]:
+        """Return what a client may be told, each limit under a name of its own."""
+        if len(self.answers) == 1:
+            return [self.answers[0].told]
+        told_of_all: list[Told] = []
+        seen: dict[str, int] = {}
+        for each in (answer.told for answer in self.answers):
+            number = seen[each.name] = seen.get(each.name, 0) + 1
+            # Limits of two limiters, and of dependencies, may have the same name.
+            name = f"{each.name} #{number}"
+            told_of_all.append(each if number == 1 else each._replace(name=name))
+        return told_of_all
+
+    def raw_headers(self) -> RawHeaders:
+        """Return the header fields that tell it, names in lower case."""
+        if not self.answers:
+            return []
+        told_of_all = self.told_of_all()
+        rendered_of, raw = self._rendered
+        if rendered_of != told_of_all:
+            raw = self.governing().giver.renderer.render(told_of_all)
+            self._rendered = told_of_all, raw
+        return raw
+
+    def problem_details(self) -> Mapping[str, object] | None:
+        """Return what RFC 9457 has for a refusal, if it is to be answered so."""
+        if not self.answers or not self.governing().giver.renderer.problem_details:
+            return None
+        violated = [each.name for each in self.told_of_all() if each.decision.limited]
+        return {**QUOTA_EXCEEDED, "violated-policies": violated}
+
+
+class RateLimitContext:
+    """
+    What was decided for a request so far.
+
+    It cannot be changed, and it is live: what is decided later is in it.
+    """
+
+    __slots__ = ("_outcome",)
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether *other* is of the same request."""
+        return isinstance(other, RateLimitContext) and self._outcome is other._outcome
+
+    def __hash__(self) -> int:
+        """Return a hash of the request's identity."""
+        return hash(id(self._outcome))
+
+    def __repr__(self) -> str:
+        """Return the results."""
+        return f"RateLimitContext(results={self.results!r})"
+
+    @property
+    def result(self) -> RateLimitResult:
+        """
+        The result that governs the others.
+
+        It is that of a limit that refuses, else of the one nearest to exhaustion.
+
+        Raises:
+            NoRateLimitError: No limit applied to this request.
+        """
+        if not self._outcome.answers:
+            raise NoRateLimitError
+        return self._outcome.governing().result
+
+    @property
+    def results(self) -> tuple[RateLimitResult, ...]:
+        """The results of all limits that applied, in the order of their decision."""
+        return tuple(answer.result for answer in self._outcome.answers)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The header fields that tell the client, as they go onto the response."""
+        if not self._outcome.answers:
+            return MappingProxyType({})
+        renderer = self._outcome.governing().giver.renderer
+        return MappingProxyType(renderer.display(self._outcome.raw_headers()))
+
+    @property
+    def problem_details(self) -> Mapping[str, object] | None:
+        """The body of the refusal, if the limiter answers as RFC 9457 has it."""
+        return self._outcome.problem_details()
+
+    async def refund(self, units: int, *, name: str | None = None) -> None:
+        """
+        Give back *units* of what this request was charged, once its true cost is known.
+
+        What was charged is the bound, over all calls of this: more than that does not
+        come back.
+
+        Args:
+            units: How many, 0 or more.
+            name: Of the limits that get them back; unless given, it is those whose cost
+                a function told.
+
+        Raises:
+            ValueError: *units* is negative or no whole number, or there is no such
+                limit.
+        """
+        checked_cost(units)
+        answers = [each for each in self._outcome.answers if _gets_back(each, name)]
+        if not answers:
+            wanted = "a cost function" if name is None else f"the name {name!r}"
+            msg = f"No limit of this request has {wanted}. Write refund(…, name='…')"
+            raise ValueError(msg)
+        await give_back(answers, units)
+
+
+def _gets_back(answer: Answer, name: str | None) -> bool:
+    if name is None:
+        return callable(answer.rule.limit.cost)
+    return answer.told.name == name

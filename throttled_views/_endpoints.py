@@ -12,15 +12,25 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial, wraps
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from fastapi import Depends
 from fastapi.concurrency import run_in_threadpool
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.websockets import WebSocket
 
 from throttled_views._binding import (
     is_async,
@@ -29,7 +39,7 @@ from throttled_views._binding import (
     name_of,
     with_globals_of,
 )
-from throttled_views._functions import solvable
+from throttled_views._functions import evaluated_parameters, solvable
 from throttled_views.throttled import NO_ANSWERS, Answers
 
 __all__ = ["Exchange", "Guard", "dependency_on", "guarded", "is_guarded"]
@@ -38,7 +48,11 @@ _logger = logging.getLogger("throttled_views")
 
 T = TypeVar("T")
 
-_EXCHANGE = "throttled_views_exchange"
+_OF_ONE_KIND = (Request, WebSocket)  # which FastAPI gives for themselves
+
+_CONNECTION = "throttled_views_connection"
+_RESPONSE = "throttled_views_response"
+_BY_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 class Exchange(NamedTuple):
@@ -66,44 +80,51 @@ def dependency_on(
     functions: Sequence[Any], use: Callable[[Exchange], Awaitable[T]]
 ) -> Callable[..., Awaitable[T]]:
     """Return a dependency that has *functions* solved, and gives what *use* does."""
-    names = {f"answer_{number}": id(each) for number, each in enumerate(functions)}
+    inputs = _Inputs(functions)
 
-    async def dependency(
-        connection: HTTPConnection, response: Response, **answers: Any
-    ) -> T:
-        by_function = {names[name]: answer for name, answer in answers.items()}
-        return await use(Exchange(connection, response, by_function))
+    async def dependency(**values: Any) -> T:
+        return await use(inputs.exchange_of(values))
 
-    def injected(name: str, annotation: Any) -> inspect.Parameter:
-        return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation
-        )
-
-    cast("Any", dependency).__signature__ = inspect.Signature(
-        [
-            injected("connection", HTTPConnection),
-            injected("response", Response),
-            *(
-                injected(name, Annotated[Any, Depends(solvable(each))])
-                for name, each in zip(names, functions, strict=True)
-            ),
-        ]
-    )
+    cast("Any", dependency).__signature__ = inspect.Signature(inputs.parameters)
     return dependency
 
 
-async def _exchanged(exchange: Exchange) -> Exchange:
-    return exchange
+class _Inputs:
+    """
+    What FastAPI is to give a guard: the request, the response, and answers.
+
+    Attributes:
+        parameters: By which it is asked for that.
+    """
+
+    def __init__(self, functions: Sequence[Any]) -> None:
+        # By identity, so that stacked guards ask for the same under the same name.
+        self._names = {f"throttled_views_{id(each)}": id(each) for each in functions}
+        solved = [Annotated[Any, Depends(solvable(each))] for each in functions]
+        self.parameters = [
+            _parameter(_CONNECTION, HTTPConnection),
+            _parameter(_RESPONSE, Response),
+            *map(_parameter, self._names, solved),
+        ]
+
+    def exchange_of(self, values: Mapping[str, Any]) -> Exchange:
+        """Return what FastAPI gave, which is among *values*."""
+        answers = {known: values[name] for name, known in self._names.items()}
+        return Exchange(values[_CONNECTION], values[_RESPONSE], answers)
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, _BY_KEYWORD, annotation=annotation)
 
 
 def guarded(handler: Any, guard: Guard, functions: Sequence[Any] = ()) -> Any:
     """
     Return an endpoint that serves as *handler* does, with *guard* around it.
 
-    FastAPI sees the parameters of *handler* and one dependency more, the last, which
-    has *functions* solved and gives the guard its request. Called from Python, without
-    a request, it is just *handler*. A generator is guarded when its dependencies are
-    solved: once it runs, the response has started.
+    FastAPI sees the parameters of *handler* and more, the last ones, for what the guard
+    needs: the request, the response, and the answers of *functions*. Called from
+    Python, without a request, it is just *handler*. A generator is guarded when its
+    dependencies are solved: once it runs, the response has started.
     """
     if is_stream(handler) or inspect.isgeneratorfunction(handler):
         return _guarded_stream(handler, guard, functions)
@@ -111,20 +132,55 @@ def guarded(handler: Any, guard: Guard, functions: Sequence[Any] = ()) -> Any:
 
 
 def _guarded_coroutine(handler: Any, guard: Guard, functions: Sequence[Any]) -> Any:
-    name, inner_too, direct = _EXCHANGE, is_guarded(handler), _DirectCalls(handler)
+    name, inputs, direct = _CONNECTION, _Inputs(functions), _DirectCalls(handler)
     serve = handler if is_async(handler) else partial(_served_in_thread, handler)
+    signature = inspect.signature(handler)
+    ours = [each.name for each in inputs.parameters]
+    own = [each for each in ours if each not in signature.parameters]
+    taken = _taken_by(handler)
 
     async def endpoint(*args: Any, **kwargs: Any) -> Any:
-        exchange = kwargs.get(name) if inner_too else kwargs.pop(name, None)
-        exchange = exchange or direct.exchange_of(args)
+        exchange: Exchange | None
+        if name in kwargs:
+            exchange = inputs.exchange_of(kwargs)
+            for theirs, source in taken.items():
+                kwargs[theirs] = kwargs[source]
+            for each in own:
+                del kwargs[each]
+        else:
+            exchange = direct.exchange_of(args)
         if exchange is None:
             return await serve(*args, **kwargs)
         return await guard(exchange, lambda: serve(*args, **kwargs))
 
-    return _as_endpoint_of(handler, endpoint, dependency_on(functions, _exchanged))
+    left_out = {*ours, *taken}
+    parameters = [
+        each for each in signature.parameters.values() if each.name not in left_out
+    ]
+    return _with_face_of(handler, endpoint, parameters, inputs.parameters)
 
 
-async def _served_in_thread(handler: Any, *args: Any, **kwargs: Any) -> Any:
+def _taken_by(handler: Any) -> dict[str, str]:
+    """
+    Return which parameters of *handler* are for what a guard asks for, too.
+
+    FastAPI gives the connection, and the response, to one parameter only.
+    """
+    taken: dict[str, str] = {}
+    for each in evaluated_parameters(handler) or ():
+        kind = each.annotation
+        if get_origin(kind) is Annotated:
+            kind = get_args(kind)[0]
+        if not isinstance(kind, type) or each.name in {_CONNECTION, _RESPONSE}:
+            continue
+        if issubclass(kind, Response):
+            taken[each.name] = _RESPONSE
+        elif issubclass(kind, HTTPConnection) and not issubclass(kind, _OF_ONE_KIND):
+            taken[each.name] = _CONNECTION
+    return taken
+
+
+async def _served_in_thread(handler: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Serve as FastAPI does where *handler* is not async, as far as can be seen."""
     result = await run_in_threadpool(handler, *args, **kwargs)
     return await result if inspect.isawaitable(result) else result
@@ -159,7 +215,7 @@ class _DirectCalls:
 
 
 def _guarded_stream(handler: Any, guard: Guard, functions: Sequence[Any]) -> Any:
-    name, inner_too = _EXCHANGE, is_guarded(handler)
+    name, inner_too = _CONNECTION, is_guarded(handler)
     closing: Any = aclosing
 
     async def decide_first(exchange: Exchange) -> Exchange:
@@ -177,10 +233,13 @@ def _guarded_stream(handler: Any, guard: Guard, functions: Sequence[Any]) -> Any
         kwargs.pop(name)
         yield from handler(**kwargs)
 
-    return _as_endpoint_of(
+    signature = inspect.signature(handler)
+    dependency = dependency_on(functions, decide_first)
+    return _with_face_of(
         handler,
         endpoint if is_stream(handler) else endpoint_in_thread,
-        dependency_on(functions, decide_first),
+        [each for each in signature.parameters.values() if each.name != name],
+        [_parameter(name, Annotated[Exchange, Depends(dependency)])],
     )
 
 
@@ -188,24 +247,22 @@ async def _nothing() -> None:
     """Stand in for a handler that runs later."""
 
 
-def _as_endpoint_of(handler: Any, endpoint: Any, dependency: Any) -> Any:
-    """Return *endpoint* with the face of *handler*, and *dependency* as a parameter."""
-    signature = inspect.signature(handler)
-    parameters = [
-        each for each in signature.parameters.values() if each.name != _EXCHANGE
-    ]
-    extra = inspect.Parameter(
-        _EXCHANGE,
-        inspect.Parameter.KEYWORD_ONLY,
-        annotation=Annotated[Exchange, Depends(dependency)],
-    )
+def _with_face_of(
+    handler: Any,
+    endpoint: Any,
+    parameters: list[inspect.Parameter],
+    more: list[inspect.Parameter],
+) -> Any:
+    """Return *endpoint* with the face of *handler*, and with parameters of its own."""
     last = parameters[-1:] and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
-    parameters.insert(len(parameters) - 1 if last else len(parameters), extra)
+    place = len(parameters) - 1 if last else len(parameters)
     function: Any = wraps(handler)(with_globals_of(handler, endpoint))
-    function.__signature__ = signature.replace(parameters=parameters)
+    function.__signature__ = inspect.signature(handler).replace(
+        parameters=[*parameters[:place], *more, *parameters[place:]]
+    )
     return function
 
 
 def is_guarded(endpoint: Callable[..., Any]) -> bool:
     """Tell whether *endpoint* was made by `guarded`."""
-    return _EXCHANGE in inspect.signature(endpoint).parameters
+    return _CONNECTION in inspect.signature(endpoint).parameters

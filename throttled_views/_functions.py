@@ -41,7 +41,13 @@ from throttled_views.keys import ClientIP, first_of, header_key, path_key
 from throttled_views.limits import Limit
 from throttled_views.quotas import Quota
 
-__all__ = ["check_connection", "check_function", "check_functions", "solvable"]
+__all__ = [
+    "check_connection",
+    "check_function",
+    "check_functions",
+    "evaluated_parameters",
+    "solvable",
+]
 
 _NOTHING = inspect.Parameter.empty
 _FASTAPI_VALUES = (params.Depends, params.Param, params.Body)
@@ -75,7 +81,7 @@ def check_function(function: Callable[..., object], role: str) -> None:
     _check_is_no_maker(function, role)
     if early_reader_of(function) is not None:
         return
-    parameters = _parameters(function)
+    parameters = evaluated_parameters(function)
     if parameters is None:
         raise _unsolvable(function, role, "does not tell its parameters")
     for each in parameters:
@@ -113,7 +119,7 @@ def check_connection(method: str, *functions: object) -> None:
     for function in functions:
         if not method or not callable(function):
             continue
-        wanted = [each.annotation for each in _parameters(function) or ()]
+        wanted = [each.annotation for each in evaluated_parameters(function) or ()]
         if missing in wanted or (is_socket and early_parameter(function) is Request):
             source = "a WebSocket" if is_socket else "an HTTP request"
             raise ViewDefinitionError(
@@ -144,7 +150,7 @@ def solvable(function: Any) -> Any:
             return function(**values)
 
         solve = solve_sync
-    solve.__signature__ = inspect.Signature(_parameters(function))
+    solve.__signature__ = inspect.Signature(evaluated_parameters(function))
     return solve
 
 
@@ -165,7 +171,7 @@ def _is_read_alike(function: Any) -> bool:
     return is_plain and not hasattr(function, "__wrapped__")
 
 
-def _parameters(function: Any) -> list[inspect.Parameter] | None:
+def evaluated_parameters(function: Any) -> list[inspect.Parameter] | None:
     """Return the parameters of *function*, with annotations evaluated one by one."""
     parameters = parameters_of(function)
     if parameters is None:

@@ -38,8 +38,8 @@ def waits(
     max_delay_s: float = 0,
 ) -> list[float | None]:
     """Return what each of *arrivals* waits, in seconds."""
-    kernels = [kernel_of(quota, using) for quota in quotas]
-    found = waits_us(arrivals, kernels, round(max_delay_s * SECOND_US))
+    kernels = [kernel_of(quota, using, max_delay_s) for quota in quotas]
+    found = waits_us(arrivals, kernels)
     return [None if each is None else each / SECOND_US for each in found]
 
 
@@ -56,20 +56,27 @@ def arrivals_of(draw: st.DrawFn) -> list[Arrival]:
 # --- decisions ------------------------------------------------------------------------
 
 
-async def admitted_by_a_store(
-    arrivals: Sequence[Arrival], quotas: Sequence[Quota], using: Algorithm
-) -> list[bool]:
-    """Return which of *arrivals* a memory store admits."""
+async def waits_by_a_store(
+    arrivals: Sequence[Arrival],
+    quotas: Sequence[Quota],
+    using: Algorithm,
+    max_delay_s: float,
+) -> list[float | None]:
+    """Return how long a memory store lets each of *arrivals* wait."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
-    admitted: list[bool] = []
+    found: list[float | None] = []
     for at_us, key, cost in arrivals:
         clock.set(at_us / SECOND_US)
         results = await store.acquire(
-            [Charge(f"{key}{quota}", quota, using, cost) for quota in quotas]
+            [
+                Charge(f"{key}{quota}", quota, using, cost, max_delay=max_delay_s)
+                for quota in quotas
+            ]
         )
-        admitted.append(not any(result.limited for result in results))
-    return admitted
+        is_refused = any(result.limited for result in results)
+        found.append(None if is_refused else max(result.delay for result in results))
+    return found
 
 
 @pytest.mark.parametrize("using", Algorithm)
@@ -81,16 +88,21 @@ async def admitted_by_a_store(
         max_size=3,
         unique=True,
     ),
+    delay_us=st.just(0) | st.integers(1, 2 * SECOND_US),
 )
 def test_a_simulation_decides_as_a_store_does(
-    using: Algorithm, arrivals: list[Arrival], numbers: list[tuple[int, int]]
+    using: Algorithm,
+    arrivals: list[Arrival],
+    numbers: list[tuple[int, int]],
+    delay_us: int,
 ) -> None:
-    """By every algorithm, with costs and clients, under one quota and under several."""
+    """By every algorithm, with costs, clients and turns, under one quota or several."""
     quotas = [Quota(limit, period_us / SECOND_US) for limit, period_us in numbers]
+    delay_s = delay_us / SECOND_US if using in BUCKETS else 0
 
-    assert asyncio.run(admitted_by_a_store(arrivals, quotas, using)) == [
-        wait is not None for wait in waits(arrivals, *quotas, using=using)
-    ]
+    assert asyncio.run(waits_by_a_store(arrivals, quotas, using, delay_s)) == waits(
+        arrivals, *quotas, using=using, max_delay_s=delay_s
+    )
 
 
 def test_a_request_waits_for_its_turn() -> None:
@@ -129,9 +141,11 @@ def test_what_is_never_admitted_does_not_wait() -> None:
 
 def test_windows_know_no_turns() -> None:
     """They refuse what they have no room for."""
-    assert [0.0, 0.0, None] == waits(
-        at(0, 0, 0), QUOTA, using=Algorithm.FIXED_WINDOW, max_delay_s=99
-    )
+    found = compare([QUOTA], at(0, 0, 0), max_delay_us=SECOND_US)
+
+    assert [(2, 1, 0)] * 3 + [(2, 0, 1)] * 3 == [
+        (*each.admitted, *each.waiting, *each.refused) for each in found
+    ]
 
 
 def test_several_quotas_make_wait_as_long_as_the_slowest() -> None:
@@ -149,18 +163,19 @@ def test_turns_keep_to_the_quota_and_to_the_order(
     using: Algorithm, arrivals: list[Arrival], max_delay_us: int
 ) -> None:
     """A bucket admits at their turns, without a wait, all that it made wait."""
-    kernel = kernel_of(QUOTA, using)
     alone = [each for each in arrivals if each.key == "a"]
     turns = [
         Arrival(arrival.at_us + wait_us, arrival.key, arrival.cost)
         for arrival, wait_us in zip(
-            alone, waits_us(alone, [kernel], max_delay_us), strict=True
+            alone,
+            waits_us(alone, [kernel_of(QUOTA, using, max_delay_us / SECOND_US)]),
+            strict=True,
         )
         if wait_us is not None
     ]
 
     assert sorted(turns, key=lambda each: each.at_us) == turns
-    assert [0] * len(turns) == [*waits_us(turns, [kernel])]
+    assert [0] * len(turns) == [*waits_us(turns, [kernel_of(QUOTA, using)])]
 
 
 # --- counts ---------------------------------------------------------------------------

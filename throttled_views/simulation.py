@@ -101,40 +101,35 @@ class Simulation:
 
 # --- deciding -------------------------------------------------------------------------
 
-_Turn: TypeAlias = tuple[Any, int]
-"""Where a key stands, as its kernel has it, and when its last request has its turn."""
-
-_FRESH: _Turn = None, 0
-
 
 def waits_us(
-    arrivals: Iterable[Arrival], kernels: Sequence[AnyKernel], max_delay_us: int = 0
+    arrivals: Iterable[Arrival], kernels: Sequence[AnyKernel]
 ) -> Iterator[int | None]:
     """
     Decide *arrivals*, one after the other.
 
-    All *kernels* are one decision, all or none. A request that a bucket would admit
-    within *max_delay_us* is charged when it arrives, and so has the next turn; windows
-    know no turns, and refuse.
-
     Args:
         arrivals: What arrives, in the order of time.
-        kernels: What counts; all of a request is charged to each.
-        max_delay_us: Microseconds that a request may wait.
+        kernels: What counts. They are one decision: all of a request is charged to each
+            of them, or nothing to any.
 
     Returns:
-        For each arrival the microseconds that it waits until it is admitted; None if it
-        is refused.
+        For each arrival the microseconds that it waits for its turn, which is 0 unless
+        a kernel knows of turns; None if it is refused.
     """
-    if len(kernels) == 1 and not max_delay_us:
+    if len(kernels) == 1 and not any(map(_has_turns, kernels)):
         return _decided_alone(arrivals, kernels[0])
-    return _decided_together(arrivals, kernels, max_delay_us)
+    return _decided_together(arrivals, kernels)
+
+
+def _has_turns(kernel: AnyKernel) -> bool:
+    return isinstance(kernel, Bucket) and kernel.delay > 0
 
 
 def _decided_alone(
     arrivals: Iterable[Arrival], kernel: AnyKernel
 ) -> Iterator[int | None]:
-    """Decide by one kernel without delays: nearly all that is simulated, in a hurry."""
+    """Decide by one kernel without turns: nearly all that is simulated, in a hurry."""
     states: dict[str, Any] = {}
     known, take = states.get, kernel.take
     for at_us, key, cost in arrivals:
@@ -147,41 +142,20 @@ def _decided_alone(
 
 
 def _decided_together(
-    arrivals: Iterable[Arrival], kernels: Sequence[AnyKernel], max_delay_us: int
+    arrivals: Iterable[Arrival], kernels: Sequence[AnyKernel]
 ) -> Iterator[int | None]:
-    counters = [(kernel, dict[str, _Turn]()) for kernel in kernels]
+    counters = [(kernel, dict[str, Any]()) for kernel in kernels]
     for at_us, key, cost in arrivals:
-        turns = [
-            _charged(kernel, known.get(key, _FRESH), at_us, cost, max_delay_us)
-            for kernel, known in counters
-        ]
-        charged = [turn for turn in turns if turn is not None]
-        if len(charged) < len(counters):
+        taken = [kernel.take(known.get(key), at_us, cost) for kernel, known in counters]
+        if any(limited for limited, _ in taken):
             yield None
             continue
-        for (_, known), turn in zip(counters, charged, strict=True):
-            known[key] = turn
-        yield max(turn_us for _, turn_us in charged) - at_us
-
-
-def _charged(
-    kernel: AnyKernel, turn: _Turn, at_us: int, cost: int, max_delay_us: int
-) -> _Turn | None:
-    """Return the turn of a request at *at_us*, which is charged; None if refused."""
-    state, now_us = turn
-    now_us = max(now_us, at_us)
-    limited, state = kernel.take(state, now_us, cost)
-    if limited:
-        if not max_delay_us or not isinstance(kernel, Bucket):
-            return None
-        # It has its turn when there is room. Whoever comes before that is decided as of
-        # then, and so waits behind it: order follows from the arithmetic.
-        wait_us = kernel.tell(limited, state, now_us, cost).retry_us
-        if wait_us is None:
-            return None
-        now_us += wait_us
-        _, state = kernel.take(state, now_us, cost)
-    return (state, now_us) if now_us - at_us <= max_delay_us else None
+        wait_us = 0
+        for (kernel, known), (_, state) in zip(counters, taken, strict=True):
+            known[key] = state
+            decision = kernel.tell(False, state, at_us, cost)  # noqa: FBT003 - see Kernel
+            wait_us = max(wait_us, decision.delay_us)
+        yield wait_us
 
 
 # --- counting -------------------------------------------------------------------------
@@ -211,7 +185,7 @@ def compare(
     known: dict[tuple[AnyKernel, ...], Simulation] = {}
     found: list[Simulation] = []
     for using in Algorithm:
-        kernels = _kernels(quotas, using)
+        kernels = _kernels(quotas, using, max_delay_us)
         if kernels not in known:
             known[kernels] = simulate(
                 quotas,
@@ -245,13 +219,15 @@ def simulate(  # noqa: PLR0913 - each is an independent choice
         quotas: What each key is held to.
         arrivals: What arrives, in any order.
         using: The algorithm that counts.
-        max_delay_us: Microseconds that a request may wait; see `waits_us`.
+        max_delay_us: Microseconds that a request may wait for its turn: one that would
+            be admitted within that time is charged when it arrives. Windows know no
+            turns, and refuse it.
         spans: How many spans there are at most. They are as long as people read well.
         watch: Sees arrivals while they are decided.
     """
     arrivals = sorted(arrivals, key=itemgetter(0))
-    kernels = _kernels(quotas, using)
-    waits = [*waits_us(watch(arrivals, using), kernels, max_delay_us)]
+    kernels = _kernels(quotas, using, max_delay_us)
+    waits = [*waits_us(watch(arrivals, using), kernels)]
     start_us, span_us, edges = _spans(arrivals, spans)
     parts = [waits[first:last] for first, last in pairwise(edges)]
     return Simulation(
@@ -266,8 +242,13 @@ def simulate(  # noqa: PLR0913 - each is an independent choice
     )
 
 
-def _kernels(quotas: Sequence[Quota], using: Algorithm) -> tuple[AnyKernel, ...]:
-    return tuple(kernel_of(_counted(quota, using), using) for quota in quotas)
+def _kernels(
+    quotas: Sequence[Quota], using: Algorithm, max_delay_us: int
+) -> tuple[AnyKernel, ...]:
+    max_delay = 0 if counts_apart(using) else max_delay_us / _SECOND_US
+    return tuple(
+        kernel_of(_counted(quota, using), using, max_delay) for quota in quotas
+    )
 
 
 def _counted(quota: Quota, using: Algorithm) -> Quota:

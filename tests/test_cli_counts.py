@@ -1,0 +1,335 @@
+"""``throttled-views peek`` and ``reset``: where a client stands, and that it is new."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests import apps_cli
+from tests.asgi import CLIENT, Relay, answers, frozen_store
+from throttled_views import Charge, Quota
+from throttled_views.cli._app import app
+
+HERE = "tests.apps_cli"
+APP = (f"{HERE}:create_app", "--factory")
+
+
+@pytest.fixture(name="store", autouse=True)
+def store_fixture(monkeypatch: pytest.MonkeyPatch) -> Relay:
+    """Give the store of the application: no time passes in it."""
+    store = Relay(frozen_store())
+    monkeypatch.setitem(apps_cli.stores, "relay", store)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return store
+
+
+def request(
+    *requests: str, client: str = CLIENT, headers: Mapping[str, str] | None = None
+) -> None:
+    """Let the application serve *requests*."""
+    served = apps_cli.create_app()
+    asyncio.run(answers(served, *requests, client=client, headers=headers))
+
+
+def printed(command: str, *words: str) -> str:
+    """Run a command that goes well; return what it prints."""
+    result = CliRunner().invoke(app, [command, *APP, *words])
+    assert 0 == result.exit_code, result.output
+    return result.output
+
+
+def peeked(*words: str) -> dict[str, dict[str, Any]]:
+    """Return what ``peek`` tells of each limit."""
+    found = json.loads(printed("peek", *words, "--json"))
+    return {each["name"]: each for each in found}
+
+
+def left(*words: str) -> dict[str, int]:
+    """Return what each limit has left."""
+    return {name: each["remaining"] for name, each in peeked(*words).items()}
+
+
+def mistake(*words: str) -> str:
+    """Run a command that goes wrong; return what it says, as one line."""
+    result = CliRunner().invoke(app, words)
+    assert 2 == result.exit_code, result.output
+    return " ".join(result.output.split())
+
+
+# --- who is meant ---------------------------------------------------------------------
+
+
+def test_a_client_is_its_address() -> None:
+    """As the principal, or said to be one; others have other counts."""
+    request("GET /v1/items", "GET /v1/items")
+
+    assert {"reads": 3} == left("Items.get", CLIENT)
+    assert {"reads": 3} == left("Items.get", "--address", CLIENT)
+    assert {"reads": 5} == left("Items.get", "192.0.2.99")
+
+
+def test_an_address_counts_by_its_network() -> None:
+    """It is for the key function to say what a client is, here too."""
+    request("GET /v1/items", client="2001:db8::1")
+
+    assert {"reads": 4} == left("Items.get", "2001:db8::2")
+    assert {"reads": 4} == left("Items.get", "2001:db8::/64")
+    assert {"reads": 5} == left("Items.get", "2001:db8:0:1::1")
+
+
+def test_a_client_is_what_it_sends() -> None:
+    """A header is digested as in a request; a limit of no header does not apply."""
+    request("POST /v1/items", headers={"X-API-Key": "k-alice"})
+    request("POST /v1/items")
+
+    assert {"writes": 2, "all": 98} == left("Items.post", "-H", "X-API-Key: k-alice")
+    assert {"writes": 3, "all": 98} == left("Items.post", "-H", "x-api-key: k-bob")
+    assert {"all": 98} == left("Items.post")
+
+
+def test_a_client_is_named_in_the_path() -> None:
+    """By the parameter of the route."""
+    request("GET /v1/items/of/acme")
+
+    assert {"1": 8} == left("Items.of_tenant", "--path", "tenant=acme")
+    assert {"1": 9} == left("Items.of_tenant", "--path", "tenant=other")
+
+
+def test_a_client_is_what_a_key_function_returns() -> None:
+    """Where that needs a request, a person says what it returns."""
+    request("GET /v1/items/mine", headers={"User": "alice"})
+
+    assert {"1": 8} == left("Items.mine", "user alice")
+
+
+def test_a_client_of_a_socket_can_be_asked_for() -> None:
+    """A handshake is no request of HTTP."""
+    assert {"reads": 5} == left("Items.socket", "--address", CLIENT)
+
+
+UNKNOWN = {
+    "nobody": (("Items.get",), "Write --address 203.0.113.7"),
+    "nobody, where a field is missing": (("Items.put",), "Write --address"),
+    "what FastAPI solves": (
+        ("Items.mine", "--address", CLIENT),
+        (
+            "names clients by by_user, which FastAPI has to solve in a request. "
+            "Give what it returns as PRINCIPAL"
+        ),
+    ),
+    "what fails": (
+        ("Items.named", "--address", CLIENT),
+        (
+            "names clients by by_query, which fails with what is known of this one: "
+            "KeyError('name')"
+        ),
+    ),
+    "whom no limit is about": (
+        ("Items.post", "--limit", "writes"),
+        "No limit of 'Items.post' applies to such a client",
+    ),
+    "an empty name": (("Items.get", ""), "a non-empty str"),
+    "two ways": (("Items.get", "a", "--address", "b"), "Give one"),
+    "a field without a value": (
+        ("Items.get", "-H", "X-API-Key"),
+        "Write 'X-API-Key: secret'",
+    ),
+    "a parameter without a name": (
+        ("Items.get", "--path", "=acme"),
+        "Write 'tenant_id=acme'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), UNKNOWN.values(), ids=UNKNOWN)
+@pytest.mark.parametrize("command", ["peek", "reset"])
+def test_a_client_that_is_not_known_is_asked_for(
+    command: str, words: tuple[str, ...], told: str
+) -> None:
+    """None is guessed."""
+    assert told in mistake(command, *APP, *words)
+
+
+# --- which limits are meant -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("handler", ["Items.get", f"{HERE}.Items.get", "GET /v1/items"])
+def test_a_handler_is_called_in_several_ways(handler: str) -> None:
+    """By its class and name, with its module, or by its method and path."""
+    assert {"reads": 5} == left(handler, CLIENT)
+
+
+def test_a_path_that_one_handler_serves_names_it() -> None:
+    """Without a method."""
+    assert {"1": 9} == left("/v1/items/of/{tenant}", "--path", "tenant=acme")
+
+
+def test_one_limit_may_be_meant() -> None:
+    """By its name."""
+    assert {"all": 100} == left("Items.post", "--limit", "all")
+
+
+def test_what_a_dependency_limits_is_found() -> None:
+    """Under the name that it has in results."""
+    request("GET /search")
+
+    assert {"dependency 7/m": 6} == left("search", CLIENT)
+
+
+def test_what_a_middleware_limits_has_a_name_of_its_own() -> None:
+    """It is no handler's."""
+    request("GET /search", "GET /v1/items")
+
+    assert {"app 1000/m": 998} == left("APP", CLIENT)
+
+
+def test_a_template_has_counts_of_its_own() -> None:
+    """A handler that is included twice is told with both, and a path is one."""
+    request("GET /a/notes")
+
+    assert [4, 5] == [
+        each["remaining"]
+        for each in json.loads(printed("peek", "Notes.get", CLIENT, "--json"))
+    ]
+    assert {"1": 4} == left("GET /a/notes", CLIENT)
+    assert {"1": 5} == left("GET /b/notes", CLIENT)
+
+
+def test_a_dynamic_quota_has_to_be_said() -> None:
+    """A function chooses it for each request, and there is none."""
+    request("PATCH /v1/items")
+
+    assert (
+        "The quota of limit 'plan' is dynamic: quota_of_plan chooses it for each "
+        "request. Give the one to look by: --quota 100/m"
+    ) in mistake("peek", *APP, "Items.patch", CLIENT)
+    assert {"plan": 3} == left("Items.patch", CLIENT, "--quota", "5/m")
+
+
+WRONG = {
+    "no handler": (("Items.gte", CLIENT), "No route is called 'Items.gte'"),
+    "two handlers": (
+        ("get", CLIENT),
+        f"'get' may be any of {HERE}.Items.get, {HERE}.Notes.get. Write one of them",
+    ),
+    "no limits": (("Items.free", CLIENT), "'Items.free' has no limits"),
+    "another limit": (
+        ("Items.post", CLIENT, "--limit", "reads"),
+        "has no limit 'reads'. Write one of 'writes', 'all'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), WRONG.values(), ids=WRONG)
+def test_what_is_not_there_is_told(words: tuple[str, ...], told: str) -> None:
+    """With what there is."""
+    assert told in mistake("peek", *APP, *words)
+
+
+@pytest.mark.parametrize("command", ["peek", "reset"])
+def test_the_memory_of_another_process_cannot_be_seen(command: str) -> None:
+    """It is no answer that nothing is in ours."""
+    said = mistake(command, f"{HERE}:in_memory", "--factory", "Items.get", CLIENT)
+
+    assert "counts in the memory of the process that serves" in said
+
+
+def test_redis_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says what to install."""
+    monkeypatch.delitem(sys.modules, "throttled_views.stores.redis", raising=False)
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+
+    said = mistake("peek", *APP, "Items.get", CLIENT, "--redis", "redis://localhost")
+
+    assert "pip install 'throttled_views[redis]'" in said
+
+
+# --- what is told ---------------------------------------------------------------------
+
+
+def test_a_peek_tells_all_that_is_to_be_known(store: Relay) -> None:
+    """The quota, the key as the store has it, and where that stands."""
+    request(*["GET /v1/items"] * 6)
+
+    assert {
+        "reads": {
+            "name": "reads",
+            "quota": "5/m",
+            "key": store.keys[-1],
+            "limited": True,
+            "limit": 5,
+            "remaining": 0,
+            "reset_after": 60.0,
+            "retry_after": 12.0,
+            "delay": 0.0,
+        }
+    } == peeked("Items.get", CLIENT)
+
+
+NEXT = {
+    "a fresh key": (0, ("Items.get",), "5/m 5 of 5 0s now"),
+    "one that has some left": (2, ("Items.get",), "5/m 3 of 5 24s now"),
+    "a spent one": (5, ("Items.get",), "5/m 0 of 5 1m in 12s"),
+    "a quota of nothing": (0, ("Items.patch", "--quota", "0/m"), "0/m 0 of 0 0s never"),
+}
+
+
+@pytest.mark.parametrize(("spent", "words", "told"), NEXT.values(), ids=NEXT)
+def test_people_are_told_when_the_next_request_passes(
+    spent: int, words: tuple[str, ...], told: str
+) -> None:
+    """Now, in a while, or never."""
+    request(*["GET /v1/items"] * spent)
+
+    assert told in " ".join(printed("peek", *words, CLIENT).split())
+
+
+def test_people_are_told_what_the_next_request_waits(store: Relay) -> None:
+    """Where it would be admitted, and have its turn later."""
+    words = "Items.delete", CLIENT
+    key = peeked(*words)["turns"]["key"]
+    charge = Charge(key, Quota.per_minute(1), cost=1, max_delay=300.0)
+    asyncio.run(store.acquire([charge]))
+
+    assert "1/m 0 of 1 1m waits 1m" in " ".join(printed("peek", *words).split())
+    assert 60.0 == peeked(*words)["turns"]["delay"]
+
+
+def test_a_peek_charges_nothing() -> None:
+    """However often it is asked."""
+    assert [{"reads": 5}] * 3 == [left("Items.get", CLIENT) for _ in range(3)]
+
+
+def test_a_reset_makes_a_client_new(store: Relay) -> None:
+    """It says which keys it reset, and others keep what they spent."""
+    request("POST /v1/items", headers={"X-API-Key": "k-alice"})
+    request("POST /v1/items", headers={"X-API-Key": "k-bob"})
+    alice = "Items.post", "-H", "X-API-Key: k-alice"
+
+    said = printed("reset", *alice, "--limit", "writes")
+
+    key, _ = [each for each in store.keys if "writes" in each]
+    assert f"Reset limit 'writes': {key}\n" == said
+    assert {"writes": 3, "all": 98} == left(*alice)
+    assert {"writes": 2, "all": 98} == left("Items.post", "-H", "X-API-Key: k-bob")
+
+
+def test_a_reset_is_told_to_programs(store: Relay) -> None:
+    """As JSON."""
+    request("GET /v1/items")
+
+    assert [{"name": "reads", "key": store.keys[-1]}] == json.loads(
+        printed("reset", "Items.get", CLIENT, "--json")
+    )
+
+
+def test_a_reset_needs_no_quota() -> None:
+    """A key is forgotten whatever it is held to."""
+    request("PATCH /v1/items")
+    printed("reset", "Items.patch", CLIENT)
+
+    assert {"plan": 5} == left("Items.patch", CLIENT, "--quota", "5/m")

@@ -1,0 +1,127 @@
+"""
+Who a command is about: a client, as a person knows it.
+
+It is named in one of two ways: by its principal, as the key function gives it; or by
+what its requests are like, of which the key function itself makes the principal. Keys
+are never made up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from starlette.types import Scope
+
+from throttled_views._addresses import address_of
+from throttled_views._declaration import WEBSOCKET
+from throttled_views._early import called
+from throttled_views._found import Found
+from throttled_views.cli._mistakes import CommandError
+from throttled_views.keys import ClientIP
+from throttled_views.throttled import NO_ANSWERS, Rule, is_late
+
+__all__ = ["Client", "pairs"]
+
+
+@dataclass(frozen=True)
+class Client:
+    """
+    A client.
+
+    Attributes:
+        principal: What a key function gives for it; None if it is told otherwise.
+        address: Its address.
+        headers: Header fields that it sends.
+        path: Parameters in the path of what it asks for.
+    """
+
+    principal: str | None = None
+    address: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    path: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    async def principal_for(self, rule: Rule, found: Found) -> str | None:
+        """
+        Return whom *rule* charges; None if it does not apply to this client.
+
+        Raises:
+            CommandError: What is known of the client does not tell.
+        """
+        if self.principal is None:
+            return await self._asked(rule, self._request(found, self.address))
+        if isinstance(rule.key_func, ClientIP) and address_of(self.principal):
+            return await self._asked(rule, self._request(found, self.principal))
+        return self.principal
+
+    async def _asked(self, rule: Rule, scope: Scope) -> str | None:
+        """Return what the key function of *rule* answers to *scope*."""
+        function = called(rule.key_func)
+        if is_late(rule.key_func):
+            msg = (
+                f"Limit {rule.name!r} names clients by {function}, which FastAPI has "
+                "to solve in a request. Give what it returns as PRINCIPAL"
+            )
+            raise CommandError(msg)
+        try:
+            return await rule.principal(scope, NO_ANSWERS)
+        except CommandError:
+            raise
+        except Exception as error:
+            msg = (
+                f"Limit {rule.name!r} names clients by {function}, which fails with "
+                f"what is known of this one: {error!r}. Say more by --address, "
+                "--header and --path, or give what it returns as PRINCIPAL"
+            )
+            raise CommandError(msg) from error
+
+    def _request(self, found: Found, address: str | None) -> Scope:
+        """Return a request of this client to *found*."""
+        [method, *_] = found.methods or ("GET",)
+        return {
+            "type": "websocket" if method == WEBSOCKET else "http",
+            "method": method,
+            "scheme": "http",
+            "server": None,
+            "root_path": "",
+            "path": found.path,
+            "path_params": dict(self.path),
+            "query_string": b"",
+            "headers": [
+                (name.lower().encode("latin-1"), value.encode("latin-1"))
+                for name, value in self.headers.items()
+            ],
+            "client": _UNSAID if address is None else (address, 0),
+        }
+
+
+class _Unsaid:
+    """Stands for the address of a client that was not given: none is guessed."""
+
+    def __getitem__(self, _index: int) -> NoReturn:
+        msg = (
+            "Whose count it is depends on the address of the client. "
+            "Write --address 203.0.113.7, or what the key function returns as PRINCIPAL"
+        )
+        raise CommandError(msg)
+
+
+_UNSAID = _Unsaid()
+
+
+def pairs(texts: Iterable[str], separator: str, example: str) -> dict[str, str]:
+    """
+    Return *texts* as names and values.
+
+    Raises:
+        CommandError: One of them has no *separator*; the message shows an *example*.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, separated, value = text.partition(separator)
+        if not separated or not name.strip():
+            msg = f"{text!r} has no name and value. Write {example!r}"
+            raise CommandError(msg)
+        found[name.strip()] = value.strip()
+    return found

@@ -1,22 +1,21 @@
 """What OpenAPI documents say of limits, and that it is so."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import Annotated, Any
 
 import fastapi.routing
-import httpx
 import pytest
 import schemathesis
 from fastapi import APIRouter, Depends, FastAPI, Header, Response
 from fastapi.responses import PlainTextResponse, RedirectResponse
 from hypothesis import given, settings
-from openapi_schema_validator import validate as validate_value
 from openapi_spec_validator import validate
 from pydantic import BaseModel
 
 from examples import controller, crud
 from tests.apps_views import operation
 from tests.asgi import Relay, answers, app_of, frozen_store
+from tests.documented import FIELDS, assert_is_documented, fields
 from tests.outages import Outage
 from throttled_views import (
     EXEMPT,
@@ -33,8 +32,6 @@ from throttled_views import (
     limit,
     route,
 )
-
-FIELDS = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"]
 
 
 class Item(BaseModel):
@@ -70,11 +67,6 @@ def described(
     app = app_of(router)
     validate(app.openapi())
     return operation(app, path="/")
-
-
-def fields(response: Mapping[str, Any]) -> list[str]:
-    """Return the names of the documented header fields."""
-    return [*response.get("headers", {})]
 
 
 # --- what is documented ---------------------------------------------------------------
@@ -301,25 +293,6 @@ WRITTEN = {
     "the draft": IETFHeaders(),
     "none": None,
 }
-
-
-def assert_is_documented(document: Mapping[str, Any], answer: httpx.Response) -> None:
-    """Check the fields and the body of *answer* against its description."""
-    response = document["responses"][str(answer.status_code)]
-    ours = [each for each in answer.headers if "ratelimit" in each or "retry" in each]
-    assert {*ours} == {each.lower() for each in fields(response)}
-    for name, field in response.get("headers", {}).items():
-        value: object = answer.headers[name]
-        if field["schema"]["type"] == "integer":
-            value = int(answer.headers[name])
-        validate_value(value, field["schema"])
-    if answer.status_code >= 400:
-        media_type = answer.headers["Content-Type"]
-        schema = response["content"][media_type]["schema"]
-        validate_value(answer.json(), schema)
-        example = response["content"][media_type]["example"]
-        validate_value(example, schema)
-        assert answer.json()["detail"] == example["detail"]
 
 
 @pytest.mark.parametrize("problem_details", DETAILS.values(), ids=DETAILS)

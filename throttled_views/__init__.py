@@ -57,6 +57,7 @@ from throttled_views.limits import (
     Throttle,
 )
 from throttled_views.middleware import RateLimitMiddleware
+from throttled_views.openapi import document_limits
 from throttled_views.outcome import (
     CurrentRateLimit,
     RateLimitExceededError,
@@ -143,6 +144,7 @@ __all__ = [
     "by_template",
     "client_ip",
     "compose_key",
+    "document_limits",
     "everyone",
     "exempt",
     "first_of",

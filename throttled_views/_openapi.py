@@ -21,7 +21,7 @@ from throttled_views.headers import (
     IETFHeaders,
 )
 
-__all__ = ["document", "held_by_dependencies"]
+__all__ = ["complete", "document", "held_by_dependencies"]
 
 QUOTAS = "x-throttle"
 """The extension of an operation that lists its quotas."""
@@ -76,29 +76,56 @@ class _Quotas(list[str]):
 
 
 def document(route: APIRoute, held: Sequence[Held]) -> None:
-    """Let the document of *route* say what it is *held* to."""
-    extra: _Document = dict(route.openapi_extra or {})
+    """Let what *route* says of itself have what it is *held* to."""
+    extra = dict(_extra_of(route))
     # Older FastAPI makes included routes anew, of what we have written on the first.
     if isinstance(extra.get(QUOTAS, _Quotas()), _Quotas):
         extra[QUOTAS] = _Quotas(each.text for each in held)
     route.openapi_extra = extra
-    responses: dict[int | str, _Document] = dict(route.responses)
-    # What is said there is written over the rest.
-    elsewhere: Mapping[str, _Document] = extra.get("responses", {})
-    for status, ours in _responses(route, held):
+    route.responses = _with_ours(route.responses, route, held)
+
+
+def complete(operation: _Document, place: Any, held: Sequence[Held]) -> None:
+    """
+    Let *operation* of a finished document have what its route is *held* to.
+
+    Args:
+        operation: What the document says already, with what `document` has written.
+        place: The route, as it is where its routers are included.
+        held: All its limits.
+    """
+    written = _extra_of(place).get(QUOTAS, _Quotas())
+    if isinstance(written, _Quotas) and operation.get(QUOTAS, written) == written:
+        operation[QUOTAS] = [each.text for each in held]
+    responses = _with_ours(operation.get("responses", {}), place, held)
+    operation["responses"] = {str(status): each for status, each in responses.items()}
+
+
+def _extra_of(place: Any) -> _Document:
+    """Return what is written over what FastAPI says of a route."""
+    extra: _Document | None = place.openapi_extra
+    return extra or {}
+
+
+def _with_ours(
+    theirs: Mapping[Any, _Document], place: Any, held: Sequence[Held]
+) -> dict[int | str, _Document]:
+    """Return *theirs*, the responses of a route, completed."""
+    responses = dict(theirs)
+    names = {str(each): each for each in responses}
+    elsewhere: _Document = _extra_of(place).get("responses", {})
+    for status, ours in _responses(place, held):
         if str(status) not in elsewhere:
-            key = next((each for each in responses if str(each) == str(status)), status)
-            responses[key] = _completed(responses.get(key, {}), ours)
-    route.responses = responses
+            name = names.get(str(status), status)
+            responses[name] = _completed(responses.get(name, {}), ours)
+    return responses
 
 
-def _responses(
-    route: APIRoute, held: Sequence[Held]
-) -> Iterator[tuple[int, _Document]]:
+def _responses(place: Any, held: Sequence[Held]) -> Iterator[tuple[int, _Document]]:
     fields: _Document = {}
     for each in held:
         fields.update(_fields_of(each.limiter.renderer.policy))
-    success = _success_status(route)
+    success = _success_status(place)
     if success is not None and fields:
         yield success, {"headers": fields}
     yield 429, _refusal(held, QUOTA_EXCEEDED, {**fields, **_retry_fields(held)})
@@ -107,11 +134,12 @@ def _responses(
         yield 503, _refusal(denying, REDUCED_CAPACITY, {"Retry-After": _RETRY_AFTER})
 
 
-def _success_status(route: APIRoute) -> int | None:
+def _success_status(place: Any) -> int | None:
     """Return what FastAPI takes for the status of a success, None if it cannot tell."""
-    if route.status_code is not None:
-        return route.status_code
-    response_class: Any = route.response_class
+    status: int | None = place.status_code
+    if status is not None:
+        return status
+    response_class = place.response_class
     response_class = getattr(response_class, "value", response_class)
     parameters = inspect.signature(response_class.__init__).parameters
     default = getattr(parameters.get("status_code"), "default", None)
@@ -174,4 +202,13 @@ def _completed(theirs: _Document, ours: _Document) -> _Document:
     both = {**ours, **theirs, "headers": headers}
     if "model" in theirs and "content" not in theirs:
         both.pop("content", None)
+    elif _is_ours(theirs):
+        both["content"] = {**theirs["content"], **ours.get("content", {})}
     return both
+
+
+def _is_ours(response: _Document) -> bool:
+    """Tell whether all bodies of *response* are as we describe them."""
+    content: _Document = response.get("content", {})
+    schemas = [media.get("schema") for media in content.values()]
+    return bool(schemas) and all(each in (_PLAIN, _PROBLEM) for each in schemas)

@@ -64,6 +64,7 @@ from throttled_views import (
     by_template,
     client_ip,
     compose_key,
+    document_limits,
     everyone,
     exempt,
     first_of,
@@ -653,6 +654,8 @@ for audited in audit(app):
     assert_type(audited.limits, tuple[AuditedLimit, ...])
     assert_type(audited.exempt, str | None)
     assert_type([each.quota for each in audited.limits], list[str])
+
+assert_type(document_limits(app), None)
 
 # Testing ------------------------------------------------------------------------
 

@@ -370,7 +370,6 @@ def grand() -> FastAPI:
     app = FastAPI(
         openapi_tags=[{"name": "items"}],
         servers=[{"url": "https://example.test"}],
-        openapi_external_docs={"url": "https://example.test/docs"},
         separate_input_output_schemas=True,
     )
     callbacks = APIRouter()
@@ -411,7 +410,7 @@ def assert_has(expected: Any, found: Any) -> None:  # noqa: ANN401
 
 
 def test_nothing_of_a_document_is_lost() -> None:
-    """All that FastAPI says is there, and what it says of webhooks is unchanged."""
+    """All that FastAPI says is there, and but for operations there is no more."""
     app, before = grand(), grand().openapi()
     document_limits(app)
 
@@ -424,8 +423,7 @@ def test_nothing_of_a_document_is_lost() -> None:
     for each in document["paths"][path].values():
         assert {"200", "404", "422", "429", "5XX"} == {*each["responses"]}
         assert ["5/m"] == each["x-throttle"]
-    for unchanged in ("webhooks", "components", "servers", "tags", "externalDocs"):
-        assert before[unchanged] == document[unchanged]
+    assert before == {**document, "paths": before["paths"]}
 
 
 # --- when it is asked -----------------------------------------------------------------

@@ -21,20 +21,21 @@ ORDER = (
     "limits",
     "_addresses",
     "_fields",
+    "_annotations",
+    "_binding",
     "_early",
     "_peers",
     "_principals",
     "_kinds",
     "keys",
     "route_keys",
+    "_templates",
     "headers",
     "context",
     "_settlement",
     "outcome",
     "throttled",
     "_plan",
-    "_annotations",
-    "_binding",
     "_functions",
     "_endpoints",
     "_view_binding",
@@ -58,7 +59,7 @@ ORDER = (
     "__main__",
     "",
 )
-FIRST_WITH_FRAMEWORK = "_early"
+FIRST_WITH_FRAMEWORK = "_annotations"
 FRAMEWORKS = {"fastapi", "starlette"}
 
 

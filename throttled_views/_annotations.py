@@ -50,7 +50,7 @@ def type_parameters(scope: object) -> tuple[Any, ...]:
 def evaluated(
     annotation: Any, namespace: Mapping[str, Any], type_parameters: tuple[Any, ...]
 ) -> Any:
-    """Return *annotation* with strings evaluated, as it is if a name is unknown."""
+    """Return *annotation* with strings evaluated, as it is where that fails."""
     if annotation is _NOTHING:
         return annotation
     names = {each.__name__: each for each in type_parameters}
@@ -59,7 +59,7 @@ def evaluated(
         hints = typing.get_type_hints(
             holder, dict(namespace), names, include_extras=True
         )
-    except (NameError, AttributeError):
+    except (NameError, AttributeError, TypeError):
         return annotation
     # FastAPI tells None, which is no body, from its type, which is a null.
     return None if hints["it"] is NoneType else hints["it"]

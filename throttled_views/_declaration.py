@@ -43,6 +43,9 @@ __all__ = [
 WEBSOCKET = "WEBSOCKET"
 """What stands for the methods of a handler that serves sockets."""
 
+ANY = "ANY"
+"""What stands for the methods of a route that serves all there are."""
+
 _DECLARED = "__throttled_views__"
 
 
@@ -379,7 +382,7 @@ def methods_of(scope: Scope) -> str:
     if scope["type"] == "websocket":
         return WEBSOCKET
     methods = getattr(scope.get("route"), "methods", None)
-    return joined(methods or {scope["method"]})
+    return joined(methods) if methods else ANY
 
 
 def joined(methods: Iterable[str]) -> str:

@@ -14,6 +14,9 @@ from typing import TypeAlias
 from starlette.requests import HTTPConnection, Request
 from starlette.types import Scope
 
+from throttled_views._annotations import evaluated, type_parameters
+from throttled_views._binding import globals_of, origin_of
+
 __all__ = [
     "Reader",
     "called",
@@ -56,16 +59,20 @@ def parameters_of(function: Callable[..., object]) -> list[inspect.Parameter] | 
     """
     Return the parameters of *function*, None if it does not tell.
 
-    What a partial gives by keyword is none of them: nobody else is to give that.
+    Annotations are evaluated one by one: one that fails is left as it is. What a
+    partial gives by keyword is no parameter: nobody else is to give that.
     """
     try:
-        signature = inspect.signature(function, eval_str=True)
-    except NameError:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # no function, or one of C
         return None
     given = function.keywords if isinstance(function, partial) else {}
-    return [each for each in signature.parameters.values() if each.name not in given]
+    place = globals_of(function), type_parameters(origin_of(function))
+    return [
+        each.replace(annotation=evaluated(each.annotation, *place))
+        for each in signature.parameters.values()
+        if each.name not in given
+    ]
 
 
 Reader: TypeAlias = Callable[[Scope], object | Awaitable[object]]

@@ -30,16 +30,19 @@ from fastapi import Depends
 from fastapi.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.routing import get_name
 from starlette.websockets import WebSocket
 
 from throttled_views._binding import (
+    call_of,
     is_async,
     is_same,
     is_stream,
     name_of,
     with_globals_of,
 )
-from throttled_views._functions import evaluated_parameters, solvable
+from throttled_views._early import parameters_of
+from throttled_views._functions import solvable
 from throttled_views.throttled import NO_ANSWERS, Answers
 
 __all__ = ["Exchange", "Guard", "dependency_on", "guarded", "is_guarded"]
@@ -126,9 +129,17 @@ def guarded(handler: Any, guard: Guard, functions: Sequence[Any] = ()) -> Any:
     Python, without a request, it is just *handler*. A generator is guarded when its
     dependencies are solved: once it runs, the response has started.
     """
-    if is_stream(handler) or inspect.isgeneratorfunction(handler):
+    if any(is_stream(each) for each in _faces_of(handler)):
         return _guarded_stream(handler, guard, functions)
+    if any(inspect.isgeneratorfunction(each) for each in _faces_of(handler)):
+        return _guarded_stream(handler, guard, functions, in_thread=True)
     return _guarded_coroutine(handler, guard, functions)
+
+
+def _faces_of(handler: Any) -> tuple[Any, ...]:
+    """Return all that FastAPI looks at to tell what *handler* is."""
+    inner: Any = inspect.unwrap(handler)
+    return handler, call_of(handler), inner, call_of(inner)
 
 
 def _guarded_coroutine(handler: Any, guard: Guard, functions: Sequence[Any]) -> Any:
@@ -167,7 +178,7 @@ def _taken_by(handler: Any) -> dict[str, str]:
     FastAPI gives the connection, and the response, to one parameter only.
     """
     taken: dict[str, str] = {}
-    for each in evaluated_parameters(handler) or ():
+    for each in parameters_of(handler) or ():
         kind = each.annotation
         if get_origin(kind) is Annotated:
             kind = get_args(kind)[0]
@@ -214,7 +225,9 @@ class _DirectCalls:
         return None
 
 
-def _guarded_stream(handler: Any, guard: Guard, functions: Sequence[Any]) -> Any:
+def _guarded_stream(
+    handler: Any, guard: Guard, functions: Sequence[Any], *, in_thread: bool = False
+) -> Any:
     name, inner_too = _CONNECTION, is_guarded(handler)
     closing: Any = aclosing
 
@@ -237,7 +250,7 @@ def _guarded_stream(handler: Any, guard: Guard, functions: Sequence[Any]) -> Any
     dependency = dependency_on(functions, decide_first)
     return _with_face_of(
         handler,
-        endpoint if is_stream(handler) else endpoint_in_thread,
+        endpoint_in_thread if in_thread else endpoint,
         [each for each in signature.parameters.values() if each.name != name],
         [_parameter(name, Annotated[Exchange, Depends(dependency)])],
     )
@@ -257,6 +270,7 @@ def _with_face_of(
     last = parameters[-1:] and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
     place = len(parameters) - 1 if last else len(parameters)
     function: Any = wraps(handler)(with_globals_of(handler, endpoint))
+    function.__name__ = get_name(handler)  # also of an object that can be called
     function.__signature__ = inspect.signature(handler).replace(
         parameters=[*parameters[:place], *more, *parameters[place:]]
     )

@@ -21,13 +21,11 @@ from pydantic.errors import PydanticUserError
 from starlette.requests import Request
 from starlette.websockets import WebSocket
 
-from throttled_views._annotations import evaluated, type_parameters
 from throttled_views._binding import (
     call_of,
-    globals_of,
     is_async,
+    is_stream,
     name_of,
-    origin_of,
     where,
 )
 from throttled_views._early import (
@@ -45,7 +43,6 @@ __all__ = [
     "check_connection",
     "check_function",
     "check_functions",
-    "evaluated_parameters",
     "solvable",
 ]
 
@@ -79,9 +76,10 @@ def check_function(function: Callable[..., object], role: str) -> None:
         role: What it is, for the error.
     """
     _check_is_no_maker(function, role)
+    _check_is_no_generator(function, role)
     if early_reader_of(function) is not None:
         return
-    parameters = evaluated_parameters(function)
+    parameters = parameters_of(function)
     if parameters is None:
         raise _unsolvable(function, role, "does not tell its parameters")
     for each in parameters:
@@ -106,6 +104,17 @@ def _check_is_no_maker(function: object, role: str) -> None:
         raise ConfigurationError(msg)
 
 
+def _check_is_no_generator(function: Any, role: str) -> None:
+    """Refuse what would yield its answer, where nobody would go on with it."""
+    is_early = early_reader_of(function) is not None
+    if is_early and (is_stream(function) or inspect.isgeneratorfunction(function)):
+        msg = (
+            f"The {role} function {called(function)}{where(function)} yields, and is "
+            "called once. Write 'return' in place of 'yield'"
+        )
+        raise ConfigurationError(msg)
+
+
 def check_connection(method: str, *functions: object) -> None:
     """
     Raise ViewDefinitionError if one of *functions* takes what *method* does not have.
@@ -119,7 +128,7 @@ def check_connection(method: str, *functions: object) -> None:
     for function in functions:
         if not method or not callable(function):
             continue
-        wanted = [each.annotation for each in evaluated_parameters(function) or ()]
+        wanted = [each.annotation for each in parameters_of(function) or ()]
         if missing in wanted or (is_socket and early_parameter(function) is Request):
             source = "a WebSocket" if is_socket else "an HTTP request"
             raise ViewDefinitionError(
@@ -150,7 +159,7 @@ def solvable(function: Any) -> Any:
             return function(**values)
 
         solve = solve_sync
-    solve.__signature__ = inspect.Signature(evaluated_parameters(function))
+    solve.__signature__ = inspect.Signature(parameters_of(function))
     return solve
 
 
@@ -169,18 +178,6 @@ def _is_read_alike(function: Any) -> bool:
         return False
     is_plain = isinstance(function, FunctionType | MethodType)
     return is_plain and not hasattr(function, "__wrapped__")
-
-
-def evaluated_parameters(function: Any) -> list[inspect.Parameter] | None:
-    """Return the parameters of *function*, with annotations evaluated one by one."""
-    parameters = parameters_of(function)
-    if parameters is None:
-        return None
-    place = globals_of(function), type_parameters(origin_of(function))
-    return [
-        each.replace(annotation=evaluated(each.annotation, *place))
-        for each in parameters
-    ]
 
 
 def _problem(parameter: inspect.Parameter) -> str | None:

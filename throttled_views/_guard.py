@@ -8,7 +8,8 @@ Nothing of the user's is changed: a response or an error that tells is a copy.
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from types import MemberDescriptorType
 from typing import Any
 
 from starlette.exceptions import HTTPException, WebSocketException
@@ -168,7 +169,8 @@ def _told_by_error(error: HTTPException, scope: Scope) -> HTTPException:
     """
     Return *error* with the fields of the outcome; it is not changed itself.
 
-    `copy.copy` would call its class with `args`, which Starlette's errors do not keep.
+    `copy.copy` would call its class with `args`, which Starlette's errors do not keep;
+    and a class may be made in a way of its own.
     """
     fields = context_of(scope).headers
     if not fields or isinstance(error, RateLimitExceededError) or _is_told(scope):
@@ -176,16 +178,20 @@ def _told_by_error(error: HTTPException, scope: Scope) -> HTTPException:
     own = {name.lower(): (name, value) for name, value in (error.headers or {}).items()}
     ours = {name.lower(): (name, value) for name, value in fields.items()}
     headers = dict({**ours, **own}.values())
-    has_slots = any(vars(each).get("__slots__") for each in type(error).__mro__)
-    try:
-        told = None if has_slots else type(error).__new__(type(error), *error.args)
-    except TypeError:
-        told = None
-    if told is None:  # a class that is made in another way
-        error.headers = headers
-        return error
+    told = Exception.__new__(type(error), *error.args)
     vars(told).update(vars(error))
+    for name in _slots_of(type(error)):
+        if hasattr(error, name):
+            setattr(told, name, getattr(error, name))
     told.headers = headers
     told.__cause__, told.__context__ = error.__cause__, error.__context__
     told.__suppress_context__ = error.__suppress_context__
     return told.with_traceback(error.__traceback__)
+
+
+def _slots_of(kind: type) -> Iterator[str]:
+    """Yield the names of the attributes that instances of *kind* have in slots."""
+    for each in kind.__mro__:
+        for name, member in vars(each).items():
+            if isinstance(member, MemberDescriptorType):
+                yield name

@@ -116,9 +116,10 @@ class Plan:
         """Return what is charged by *rule*; None if that is nothing, or was already."""
         charge = await rule.charge(scope, answers)
         outcome.decided.append(rule)
-        if charge is None or (self.machinery.store, charge.key) in outcome.decided:
+        if charge is None:
             return None
-        return charge
+        owed = outcome.owed(self.machinery.store, charge.key, charge.cost)
+        return None if owed is None else replace(charge, cost=owed)
 
     def _one(self) -> _Single | None:
         store = quick_store(self.machinery.store)
@@ -256,15 +257,19 @@ class _Single:
         if rule in outcome.decided:
             return False
         principal = await rule.principal(scope, answers)
-        if principal is None or (store, rule.key(principal)) in outcome.decided:
+        key = "" if principal is None else rule.key(principal)
+        owed = outcome.owed(store, key, self._cost)
+        if principal is None or owed is None:
             outcome.decided.append(rule)
             return False
         began = perf_counter()
-        taken = await self._taken(self._take(principal))
+        taken = None
+        if owed == self._cost:
+            taken = await self._taken(self._take(principal))
         if taken is not None:
             return self._added(taken, outcome, began)
         outcome.decided.append(rule)
-        charge = rule.charge_to(rule.key(principal))
+        charge = replace(rule.charge_to(key), cost=owed)
         return await _acquired(self._machinery, [(rule, charge)], outcome)
 
     def _added(self, taken: Taken, outcome: Outcome, began: float) -> bool:
@@ -319,7 +324,8 @@ class _Single:
         result = partial(self._rule.result, key, told_of_it.decision)
         answer = Answer(told_of_it, self._rule, self._machinery, outcome.phase, result)
         outcome.add_answer(answer)
-        outcome.decided.extend((self._rule, (self._machinery.store, key)))
+        outcome.decided.append(self._rule)
+        outcome.note(self._machinery.store, key, self._cost)
 
 
 async def _acquired(
@@ -328,7 +334,8 @@ async def _acquired(
     """Charge all of *charged*, or none; tell whether the request is refused."""
     if not charged:
         return False
-    outcome.decided.extend((machinery.store, charge.key) for _, charge in charged)
+    for _, charge in charged:
+        outcome.note(machinery.store, charge.key, charge.cost)
     began = perf_counter()
     try:
         results = await machinery.failover.acquire([charge for _, charge in charged])
@@ -427,7 +434,7 @@ async def decide_all(
 
     Raises:
         RateLimitUnavailableError: A store is unavailable, and a limit denies then. That
-            is free, too.
+            is free, too, and so is what a function of the user raises.
 
     Args:
         plans: What to charge by.
@@ -444,7 +451,7 @@ async def decide_all(
             if await plan.decide(scope, answers, outcome):
                 await _give_all_back(outcome)
                 return True
-    except RateLimitUnavailableError:
+    except Exception:
         await _give_all_back(outcome)
         raise
     for plan in plans:

@@ -204,12 +204,14 @@ def _factory(view: Any, *, made_first: bool) -> Any:
     if not parameters and not attributes and not made_first:
         return None
 
+    set_attribute = object.__setattr__  # also of a frozen dataclass
+
     # A coroutine function: FastAPI would make instances of a class in a thread.
     async def factory(**values: Any) -> Any:
         instance = view.__new__(view)
         for name in attributes:
             if name in values:  # a socket has no Request
-                setattr(instance, name, values.pop(name))
+                set_attribute(instance, name, values.pop(name))
         instance.__init__(**values)
         return instance
 
@@ -258,7 +260,7 @@ def _is_injected(annotation: Any, default: object) -> bool:
     if isinstance(default, _INJECTED_VALUES):
         return True
     if typing.get_origin(annotation) is Annotated:
-        return any(
-            isinstance(each, _INJECTED_VALUES) for each in annotation.__metadata__
-        )
+        if any(isinstance(each, _INJECTED_VALUES) for each in annotation.__metadata__):
+            return True
+        annotation = annotation.__origin__
     return isinstance(annotation, type) and issubclass(annotation, _INJECTED_TYPES)

@@ -208,6 +208,7 @@ class Outcome:
         "_decided",
         "_pending",
         "_rendered",
+        "_units",
         "delay_us",
         "endpoint",
         "is_told",
@@ -226,6 +227,7 @@ class Outcome:
         self._answers: list[Answer] = []
         self._charged: list[Answer] = []
         self._decided: list[object] = []
+        self._units: dict[tuple[int, str], int] = {}
         self._pending: tuple[Builder, Taken] | None = None
         self._rendered: tuple[Sequence[Told], RawHeaders] = (), []
 
@@ -237,9 +239,27 @@ class Outcome:
 
     @property
     def decided(self) -> list[object]:
-        """What must not be decided, or charged, for this request again."""
+        """The rules that must not be decided for this request again."""
         self._build()
         return self._decided
+
+    def owed(self, store: Store, key: str, cost: int) -> int | None:
+        """
+        Return what of *cost* this request was not charged to *key* yet.
+
+        None if it was charged all of it: limits may share a key, which then is charged
+        what the dearest of them costs.
+        """
+        self._build()
+        charged = self._units.get((id(store), key))
+        if charged is None:
+            return cost
+        return cost - charged if cost > charged else None
+
+    def note(self, store: Store, key: str, cost: int) -> None:
+        """Note that *key* is charged *cost* more for this request."""
+        place = id(store), key
+        self._units[place] = self._units.get(place, 0) + cost
 
     @property
     def charged(self) -> list[Answer]:

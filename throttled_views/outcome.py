@@ -247,9 +247,10 @@ def begin_app(scope: Scope, send: Send) -> Send:
     """
     Begin to serve *scope* before there is a route; return what sends and tells.
 
-    Of several who do so, the first tells.
+    Of several who do so, the first tells. What a copy of a scope that a route serves
+    brings along is of another request, which an application dispatches by itself.
     """
-    if SCOPE_KEY in scope:
+    if SCOPE_KEY in scope and outcome_of(scope).scope_id in {0, id(scope)}:
         return send
     scope[SCOPE_KEY] = Outcome()
     return partial(send_with_headers, send, scope)
@@ -395,8 +396,14 @@ async def fail(error: Exception, scope: Scope, receive: Receive, send: Send) -> 
     Where FastAPI would answer, and the limiter is to give problem details, they are.
     """
     response = own_response(error, scope) if isinstance(error, _DecidedError) else None
-    handling = ExceptionMiddleware(_raiser(error), _handlers_of(scope))
+    handling = ExceptionMiddleware(_raiser(error), _handlers_of_exceptions(scope))
     await (response or handling)(scope, receive, send)
+
+
+def _handlers_of_exceptions(scope: Scope) -> dict[Any, Any]:
+    """Return the handlers but that of errors, which Starlette asks further out."""
+    handlers = _handlers_of(scope)
+    return {each: handlers[each] for each in handlers if each not in (500, Exception)}
 
 
 def _raiser(error: Exception) -> ASGIApp:

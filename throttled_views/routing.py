@@ -17,6 +17,7 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Iterator,
     Mapping,
@@ -35,6 +36,7 @@ from typing import (
     TypeVar,
     Unpack,
     cast,
+    get_origin,
 )
 from weakref import WeakKeyDictionary
 
@@ -67,10 +69,11 @@ from throttled_views._declaration import (
     unguarded,
 )
 from throttled_views._endpoints import guarded, is_guarded
-from throttled_views._functions import check_functions
+from throttled_views._functions import check_connection, check_functions
 from throttled_views._guard import guard_of
 from throttled_views._openapi import document, held_by_dependencies
 from throttled_views._plan import Plan, decide_all, early_plans
+from throttled_views._templates import examples_of
 from throttled_views._view_binding import view_endpoint
 from throttled_views.errors import (
     ConfigurationError,
@@ -470,13 +473,16 @@ class _Served(NamedTuple):
         )
 
     def captures(self, other: _Served) -> bool:
-        """Tell whether a request for *other* would come here, if this came first."""
+        """Tell whether all requests for *other* would come here, if this came first."""
         regex, _, convertors = compile_path(self.path)
+        _, template, parameters = compile_path(other.path)
+        paths = [*examples_of(template, parameters)]
         return bool(
             convertors
-            and "{" not in other.path
+            and paths
             and self.methods & other.methods
-            and regex.match(other.path)
+            and _shape(self.path) != _shape(other.path)
+            and all(map(regex.match, paths))
         )
 
 
@@ -555,6 +561,8 @@ class ThrottledRouter(APIRouter):
             complete=handler.completed,
         )
         late = declaration.late_functions(self.limiter)
+        if view.__init__ is not object.__init__:
+            check_connection(handler.methods, view.__init__)
         endpoint = view_endpoint(view, handler.name, made_first=bool(late))
         if is_stream(endpoint) and not can_stream():
             raise RegistrationError(
@@ -577,7 +585,7 @@ class ThrottledRouter(APIRouter):
         route_class = kwargs.get("route_class_override") or self.route_class
         if not issubclass(route_class, ThrottledRoute):
             raise _unlimited(f"a route of class {route_class.__name__}")
-        methods = frozenset(each.upper() for each in kwargs.get("methods") or ["GET"])
+        methods = frozenset(map(str.upper, _checked_methods(path, kwargs)))
         name = kwargs.get("name") or get_name(endpoint)
         self._claim(name, methods, path, endpoint)
         super().add_api_route(path, endpoint, **kwargs)
@@ -730,6 +738,10 @@ def _route_class(limiter: Limiter, base: type[APIRoute]) -> type[ThrottledRoute]
 
 def _check_is_complete(view: type[_View]) -> None:
     definition: Definition | None = getattr(view, "__throttled_definition__", None)
+    if isinstance(get_origin(view), type):
+        raise RegistrationError(
+            str(view), "it is no class of its own", f"Write 'class Books({view}): …'"
+        )
     if not isinstance(cast("object", view), type):
         raise RegistrationError(
             name_of(view), "it is an instance", "Give the class itself"
@@ -747,6 +759,20 @@ def _check_is_complete(view: type[_View]) -> None:
             f"it is abstract: {missing} is not implemented",
             "Register a subclass that implements it",
         )
+
+
+def _checked_methods(path: str, options: Mapping[str, Any]) -> Collection[str]:
+    """Return the methods of a route; none would be all of them, without a limit."""
+    methods: Collection[str] | None = options.get("methods")
+    if methods is None:
+        return ("GET",)
+    if not methods:
+        raise RegistrationError(
+            repr(path),
+            "it has no methods, which Starlette takes for all there are",
+            "Write methods=['GET'], or leave them out",
+        )
+    return methods
 
 
 def _unlimited(what: str) -> RegistrationError:

@@ -23,7 +23,12 @@ from throttled_views.errors import ViewDefinitionError
 from throttled_views.limiter import Limiter
 from throttled_views.limits import KeyFunc, Throttle
 from throttled_views.quotas import Algorithm
-from throttled_views.routing import Definition, ThrottledRouter
+from throttled_views.routing import (
+    LIMITS_MARK,
+    ROUTES_MARK,
+    Definition,
+    ThrottledRouter,
+)
 from throttled_views.throttled import Throttled
 
 __all__ = ["ThrottledView", "ThrottledViewMeta"]
@@ -70,7 +75,7 @@ class ThrottledViewMeta(ABCMeta):
 
     def __setattr__(cls, name: str, value: object) -> None:
         """Set an attribute, but none that was read when the class was made."""
-        cls._check_is_open(name)
+        cls._check_is_open(name, value)
         super().__setattr__(name, value)
 
     def __delattr__(cls, name: str) -> None:
@@ -78,12 +83,13 @@ class ThrottledViewMeta(ABCMeta):
         cls._check_is_open(name)
         super().__delattr__(name)
 
-    def _check_is_open(cls, name: str) -> None:
+    def _check_is_open(cls, name: str, value: object = None) -> None:
         definition: Definition | None = vars(cls).get("__throttled_definition__")
         if definition is None:  # the class is not finished yet
             return
         handlers = [handler.name for handler in definition.handlers]
-        if name in (*SETTINGS, *VERBS, *handlers):
+        is_marked = hasattr(value, ROUTES_MARK) or hasattr(value, LIMITS_MARK)
+        if name in (*SETTINGS, *VERBS, *handlers) or is_marked:
             raise ViewDefinitionError(
                 f"{name_of(cls)}.{name}",
                 "it was read when the class was made; setting it now changes nothing",

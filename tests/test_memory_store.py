@@ -31,6 +31,7 @@ from throttled_views.algorithms.bucket import Bucket
 from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.results import result_of
 from throttled_views.stores.base import Clock
+from throttled_views.stores.statistics import StoreStatistics
 
 FIVE = Quota.per_minute(5)  # one back every 12 s
 TEN = Quota.per_minute(10)  # one back every 6 s
@@ -715,6 +716,28 @@ async def test_of_exhausted_keys_the_nearest_to_full_goes(clock: ManualClock) ->
 
     assert 10 == remaining(store, "early", TEN)
     assert 0 == remaining(store, "late", TEN)
+
+
+async def test_statistics_tell_what_is_kept_and_what_was_evicted(
+    clock: ManualClock,
+) -> None:
+    """They are those of the moment, and of a store that is asked by nobody else."""
+    store = MemoryStore(max_keys=2, clock=clock)
+    told = [store.statistics]
+    for key, cost in (("alice", 10), ("bob", 9), ("carol", 10), ("dave", 10)):
+        await store.acquire([Charge(key, TEN, cost=cost)])
+        told.append(store.statistics)
+
+    assert [
+        StoreStatistics(keys, evictions, exhausted)
+        for keys, evictions, exhausted in (
+            (0, 0, 0),
+            (1, 0, 0),
+            (2, 0, 0),
+            (2, 1, 0),
+            (2, 2, 1),
+        )
+    ] == told
 
 
 async def test_evictions_are_logged_once(

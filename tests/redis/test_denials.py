@@ -13,6 +13,7 @@ from throttled_views.algorithms.kernels import kernel_of
 from throttled_views.results import decision_of
 from throttled_views.stores.deciding import told
 from throttled_views.stores.redis import RedisStore
+from throttled_views.stores.statistics import StoreStatistics
 
 FIVE = Quota.per_minute(5)
 TEN = Quota.per_hour(10)
@@ -269,3 +270,18 @@ async def test_what_is_never_admitted_is_asked(
     await store.acquire([charge])
 
     assert 1 == await trips(store, server, charge)
+
+
+async def test_statistics_count_what_was_refused_without_the_server(
+    store: RedisStore,
+) -> None:
+    """By either way to ask, and only where the server was not asked."""
+    take = store.taker("", str, "", kernel_of(FIVE, Algorithm.GCRA), 1)
+    await spend(store, Charge("alice", FIVE))
+    told = [store.statistics]
+    await store.acquire([Charge("alice", FIVE)])
+    told.append(store.statistics)
+    take("alice")
+    told.append(store.statistics)
+
+    assert [StoreStatistics(cached_refusals=count) for count in range(3)] == told

@@ -78,6 +78,7 @@ class Denials:
 
     Attributes:
         known: The calls, by key.
+        hits: How often one of them told of another call.
     """
 
     def __init__(self, clock: Clock | None) -> None:
@@ -86,6 +87,7 @@ class Denials:
             time.monotonic_ns if clock is None else lambda: clock() * _NS_PER_US
         )
         self.known: dict[str, Denial] = {}
+        self.hits = 0
         # Which calls tell of a key that did not refuse them.
         self._beside: dict[str, set[str]] = {}
         self._forgotten = 0
@@ -172,6 +174,7 @@ class Denials:
             return None
         if denial.prices is not prices and not denial.covers(prices):
             return None
+        self.hits += 1
         return denial.at_us + (ours_ns - denial.heard_ns) // _NS_PER_US
 
     def forget(self, keys: Iterable[str]) -> None:

@@ -32,6 +32,7 @@ from throttled_views.errors import ConfigurationError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock, checked_clock, quick
 from throttled_views.stores.deciding import State, Taken, decide, look, shown
+from throttled_views.stores.statistics import StoreStatistics
 
 __all__ = ["MemoryStore"]
 
@@ -210,6 +211,15 @@ class MemoryStore:
     def __len__(self) -> int:
         """Return the number of keys kept."""
         return self._count
+
+    @property
+    def statistics(self) -> StoreStatistics:
+        """What is kept, and what was evicted so far; see `StoreStatistics`."""
+        return StoreStatistics(
+            keys=self._count,
+            evictions=self.evictions,
+            exhausted_evictions=self.exhausted_evictions,
+        )
 
     async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """Charge all of *charges*, or none; see `Store.acquire`."""

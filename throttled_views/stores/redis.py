@@ -39,6 +39,7 @@ from throttled_views.stores.courier import Courier, Line, Word
 from throttled_views.stores.deciding import Reader, State, Taken, decide, look
 from throttled_views.stores.denials import Begun, Denials, Pair
 from throttled_views.stores.lines import ClusterLine, ConnectionLine
+from throttled_views.stores.statistics import StoreStatistics
 from throttled_views.stores.wire import (
     Asked,
     Script,
@@ -123,6 +124,11 @@ class RedisStore:
         self._clock_us: Clock = clock or (lambda: _TIME_OF_THE_SERVER)
         self._homes: dict[asyncio.AbstractEventLoop, _Home] = {}
         self._denials = Denials(clock)
+
+    @property
+    def statistics(self) -> StoreStatistics:
+        """What was refused so far without the server; see `StoreStatistics`."""
+        return StoreStatistics(cached_refusals=self._denials.hits)
 
     async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """

@@ -1,0 +1,1 @@
+"""Hooks for what others observe an application with; each needs an extra."""

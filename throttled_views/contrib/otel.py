@@ -1,0 +1,199 @@
+"""
+Metrics and span events for OpenTelemetry, by its API alone.
+
+Rules of this file:
+
+1. Names follow the semantic conventions. None of theirs is about limits, so that ours
+   have a namespace of their own; they are singular but for what is counted, and have no
+   unit and no ``total`` in them.
+2. No attribute of a metric is of a request. An event on a span also tells what its
+   client is told, and not even that names the client.
+3. Without an SDK nothing is measured, and that costs next to nothing.
+
+It needs the extra ``otel``.
+
+Source:
+    https://opentelemetry.io/docs/specs/semconv/general/naming/ and
+    https://opentelemetry.io/docs/specs/semconv/general/metrics/
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
+from typing import TypeAlias, get_args
+
+try:
+    from opentelemetry.metrics import (
+        CallbackOptions,
+        Meter,
+        MeterProvider,
+        Observation,
+        get_meter,
+    )
+    from opentelemetry.trace import get_current_span
+except ModuleNotFoundError as error:
+    msg = "OTelHook needs opentelemetry-api. Write: pip install 'throttled_views[otel]'"
+    raise ModuleNotFoundError(msg, name=error.name) from error
+
+from throttled_views.contrib import _measures as of
+from throttled_views.hooks import (
+    CheckedLimit,
+    CheckEvent,
+    CheckOutcome,
+    CheckPhase,
+    StoreStateEvent,
+)
+from throttled_views.results import OnStoreError
+from throttled_views.stores.statistics import Measured
+
+__all__ = ["REFUSALS", "OTelHook"]
+
+REFUSALS: tuple[CheckOutcome, ...] = ("refused", "would_refuse", "unavailable")
+"""What is an event on the current span, unless said otherwise."""
+
+_NAME = "throttled_views"
+
+_Attributes: TypeAlias = Mapping[str, str | bool | int | float]
+
+
+class OTelHook:
+    """
+    Measures decisions, and notes refusals on the current span: ``Limiter(hooks=[…])``.
+
+    One hook is for all limiters of a meter provider; their decisions are added up.
+
+    Args:
+        meter_provider: Where the metrics go; the global provider unless given, also one
+            that is set later.
+        store: The store whose statistics are read at each collection.
+        span_events: Which outcomes are events on the span that is current, if that is
+            recorded; ``()`` for none.
+    """
+
+    def __init__(
+        self,
+        *,
+        meter_provider: MeterProvider | None = None,
+        store: Measured | None = None,
+        span_events: Collection[CheckOutcome] = REFUSALS,
+    ) -> None:
+        self._span_events = frozenset(span_events)
+        self._lock = threading.Lock()
+        self._down: dict[OnStoreError, int] = dict.fromkeys(get_args(OnStoreError), 0)
+        self._attributes = lru_cache(maxsize=of.MOST_SERIES)(_attributes_of)
+        meter = get_meter(_NAME, meter_provider=meter_provider)
+        self._measure_decisions(meter)
+        self._measure_outages(meter)
+        if store is not None:
+            for statistic in of.STATISTICS:
+                _measure_store(meter, store, statistic)
+
+    def _measure_decisions(self, meter: Meter) -> None:
+        counter, histogram = meter.create_counter, meter.create_histogram
+        self._decisions = counter(f"{_NAME}.decisions", "{decision}", of.DECISIONS)
+        self._units = counter(f"{_NAME}.units", "{unit}", of.UNITS)
+        self._duration = histogram(
+            f"{_NAME}.check.duration",
+            "s",
+            of.DURATION,
+            explicit_bucket_boundaries_advisory=of.DURATION_BOUNDS,
+        )
+        self._delay = histogram(
+            f"{_NAME}.delay.duration",
+            "s",
+            of.DELAY,
+            explicit_bucket_boundaries_advisory=of.DELAY_BOUNDS,
+        )
+
+    def _measure_outages(self, meter: Meter) -> None:
+        self._outages = meter.create_counter(
+            f"{_NAME}.store.outages", "{outage}", of.OUTAGES
+        )
+
+        # Observed and not added, so that it is there as zero before an outage.
+        def observe(_options: CallbackOptions) -> Iterator[Observation]:
+            for policy, count in self._down.items():
+                yield Observation(count, {f"{_NAME}.store.policy": policy})
+
+        meter.create_observable_up_down_counter(
+            f"{_NAME}.store.down", [observe], "{limiter}", of.DOWN
+        )
+
+    def on_check(self, event: CheckEvent) -> None:
+        """Measure a decision; see `Hook.on_check`."""
+        attributes = self._attributes(event.limit, event.phase, event.outcome)
+        self._decisions.add(1, attributes)
+        self._units.add(event.cost, attributes)
+        self._duration.record(event.duration, attributes)
+        if event.delay:
+            self._delay.record(event.delay, attributes)
+        if event.outcome in self._span_events:
+            _note(event, attributes)
+
+    def on_store_state(self, event: StoreStateEvent) -> None:
+        """Measure an outage, and those that last; see `Hook.on_store_state`."""
+        with self._lock:
+            self._down[event.policy] += -1 if event.available else 1
+        if event.error is not None:
+            self._outages.add(1, _of_outage(event, event.error))
+
+
+def _attributes_of(
+    limit: CheckedLimit, phase: CheckPhase, outcome: CheckOutcome
+) -> _Attributes:
+    return {
+        f"{_NAME}.route": limit.route,
+        f"{_NAME}.limit.name": limit.name,
+        f"{_NAME}.limit.quota": limit.quota,
+        f"{_NAME}.limit.algorithm": limit.algorithm.value,
+        f"{_NAME}.limit.shadow": limit.shadow,
+        f"{_NAME}.phase": phase,
+        f"{_NAME}.outcome": outcome,
+    }
+
+
+def _of_outage(event: StoreStateEvent, error: Exception) -> _Attributes:
+    """Return the policy, and the kind of error: of what a store's own error is from."""
+    kind = type(error.__cause__ or error)
+    return {
+        f"{_NAME}.store.policy": event.policy,
+        "error.type": f"{kind.__module__}.{kind.__qualname__}",
+    }
+
+
+def _note(event: CheckEvent, attributes: _Attributes) -> None:
+    """Add an event to the span of the request, if there is one that is recorded."""
+    span = get_current_span()
+    if span.is_recording():
+        span.add_event(f"{_NAME}.decision", {**attributes, **_answer_of(event)})
+
+
+def _answer_of(event: CheckEvent) -> _Attributes:
+    """Return what the client is told; nothing if the store could not be asked."""
+    if (result := event.result) is None:
+        return {}
+    state = result.state
+    told = {
+        f"{_NAME}.limit.capacity": state.limit,
+        f"{_NAME}.remaining": state.remaining,
+    }
+    if state.retry_after is None:
+        return told
+    return {**told, f"{_NAME}.retry_after": state.retry_after}
+
+
+def _measure_store(meter: Meter, store: Measured, statistic: of.Statistic) -> None:
+    def observe(_options: CallbackOptions) -> Iterator[Observation]:
+        value = statistic.read(store.statistics)
+        if value is not None:
+            yield Observation(value)
+
+    create = (
+        meter.create_observable_counter
+        if statistic.only_grows
+        else meter.create_observable_up_down_counter
+    )
+    name = f"{_NAME}.store.{statistic.counted_as}"
+    create(name, [observe], statistic.unit, statistic.documentation)

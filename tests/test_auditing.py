@@ -149,6 +149,7 @@ def test_a_limit_is_told_in_full() -> None:
         None,
         "deny",
         True,
+        False,
     ) == tuple(getattr(reads, name) for name in reads.__slots__)
     assert [
         ("1", "dynamic", "header_key('x-key', otherwise=None)", "early"),
@@ -184,6 +185,17 @@ def test_a_limiter_that_is_switched_off_is_told() -> None:
     assert not only(router).limits[0].enabled
     limiter.enabled = True
     assert only(router).limits[0].enabled
+
+
+def test_a_limit_that_is_only_observed_is_told() -> None:
+    """It refuses nobody, and somebody said so."""
+    router = ThrottledRouter(Limiter(Limit("9/m", shadow=True)))
+    router.add_api_route("/", hello)
+
+    found = only(router)
+
+    assert [True] == [each.shadow for each in found.limits]
+    assert not found.is_unlimited
 
 
 def test_an_audit_is_a_value() -> None:

@@ -92,6 +92,7 @@ QUOTAS: dict[str, tuple[Limiter, list[str]]] = {
     "a function": (Limiter(["100/m", quota_of_plan]), ["100/m", "dynamic"]),
     "a cost of a function": (Limiter(Limit("9/m", cost=lambda: 1)), ["9/m"]),
     "nothing at all": (Limiter("0/h"), ["0/h"]),
+    "one that is enforced": (Limiter(["9/m", Limit("1/m", shadow=True)]), ["9/m"]),
 }
 
 
@@ -154,6 +155,7 @@ async def free() -> Item:
 
 UNLIMITED: dict[str, tuple[Limiter, Any]] = {
     "an exempt default": (Limiter(EXEMPT), hello),
+    "a limit in shadow": (Limiter(Limit("1/h", shadow=True)), hello),
     "an exempt function": (Limiter("1/h"), Limiter("1/h").exempt(free)),
 }
 

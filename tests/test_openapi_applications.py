@@ -169,7 +169,19 @@ def above() -> FastAPI:
     return app
 
 
-UNLIMITED = {"nothing": unlimited, "exempt": exempt, "above the route": above}
+def shadowed() -> FastAPI:
+    """Observe only what a limit would refuse."""
+    app = FastAPI()
+    app.get("/")(Limiter().limit("9/m", shadow=True)(hello))
+    return app
+
+
+UNLIMITED = {
+    "nothing": unlimited,
+    "exempt": exempt,
+    "above the route": above,
+    "in shadow": shadowed,
+}
 
 
 @pytest.mark.parametrize("made", UNLIMITED.values(), ids=UNLIMITED)

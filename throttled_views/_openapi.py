@@ -77,6 +77,9 @@ class _Quotas(list[str]):
 
 def document(route: APIRoute, held: Sequence[Held]) -> None:
     """Let what *route* says of itself have what it is *held* to."""
+    held = _enforced(held)
+    if not held:
+        return
     extra = dict(_extra_of(route))
     # Older FastAPI makes included routes anew, of what we have written on the first.
     if isinstance(extra.get(QUOTAS, _Quotas()), _Quotas):
@@ -94,11 +97,19 @@ def complete(operation: _Document, place: Any, held: Sequence[Held]) -> None:
         place: The route, as it is where its routers are included.
         held: All its limits.
     """
+    held = _enforced(held)
+    if not held:
+        return
     written = _extra_of(place).get(QUOTAS, _Quotas())
     if isinstance(written, _Quotas) and operation.get(QUOTAS, written) == written:
         operation[QUOTAS] = [each.text for each in held]
     responses = _with_ours(operation.get("responses", {}), place, held)
     operation["responses"] = {str(status): each for status, each in responses.items()}
+
+
+def _enforced(held: Sequence[Held]) -> Sequence[Held]:
+    """Return what clients notice: not what is only observed."""
+    return [each for each in held if not each.limit.shadow]
 
 
 def _extra_of(place: Any) -> _Document:

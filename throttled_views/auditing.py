@@ -51,6 +51,7 @@ class AuditedLimit:
         bucket: The bucket that it shares with other handlers, if it does.
         on_store_error: What is done with a request while the store is unavailable.
         enabled: Whether its limiter limits at the moment.
+        shadow: Whether it is only observed, and never enforced.
     """
 
     name: str
@@ -63,6 +64,7 @@ class AuditedLimit:
     bucket: str | None
     on_store_error: OnStoreError
     enabled: bool
+    shadow: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,4 +200,5 @@ def _limit(
         bucket=limit.bucket,
         on_store_error=limit.on_store_error or limiter.on_store_error,
         enabled=limiter.enabled,
+        shadow=limit.shadow,
     )

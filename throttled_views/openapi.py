@@ -76,9 +76,9 @@ def _complete(document: _Document, app: FastAPI) -> None:
     # Of two with one path and method, the document has the later one.
     for (path, method), (route, here) in dict(_operations(app)).items():
         operation = document.get("paths", {}).get(path, {}).get(method)
-        held = [*on_all, *_own(route), *held_by_dependencies(here.dependant)]
-        if operation is not None and held:
-            complete(operation, here, held)
+        if operation is not None:
+            depended = held_by_dependencies(here.dependant)
+            complete(operation, here, [*on_all, *_own(route), *depended])
 
 
 def _operations(app: FastAPI) -> Iterator[tuple[tuple[str, str], tuple[Any, Any]]]:

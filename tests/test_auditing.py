@@ -584,6 +584,23 @@ def test_mounts_on_routers_are_found() -> None:
     assert found in ({"GET /v1/child/x": ["2/m"]}, {})
 
 
+@pytest.mark.skipif(not hasattr(APIRouter, "frontend"), reason="FastAPI has none")
+def test_frontends_are_found() -> None:
+    """Of an application, and of routers in routers; only all together is limited."""
+    inner, outer, app = APIRouter(), APIRouter(prefix="/outer"), bare()
+    for router in (inner, outer, app):
+        router.frontend("/site", directory=".")
+    outer.include_router(inner, prefix="/inner")
+    app.include_router(outer, prefix="/v1")
+    app.add_middleware(RateLimitMiddleware, throttle="9/m")
+
+    assert {
+        "GET+HEAD /site": ["9/m"],
+        "GET+HEAD /v1/outer/site": ["9/m"],
+        "GET+HEAD /v1/outer/inner/site": ["9/m"],
+    } == told(app)
+
+
 async def test_what_cannot_be_looked_into_is_a_route() -> None:
     """An application that tells of no routes is one itself, without limits."""
 

@@ -51,6 +51,8 @@ def _inside(app: Any, way: Found) -> Iterator[Found]:
         captor = way.captor or captor_of(found, earlier)
         earlier.append(found)
         yield from _served_by(found._replace(captor=captor))
+    for path, frontend in _frontends(app):
+        yield Found(frontend, frontend, way.path + path, app, limits, root, way.captor)
 
 
 def _served_by(found: Found) -> Iterator[Found]:
@@ -64,3 +66,16 @@ def _served_by(found: Found) -> Iterator[Found]:
         )
     else:
         yield found
+
+
+def _frontends(router: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the frontends of *router*, and their paths; a request asks them last."""
+    # FastAPI keeps them, and what it includes, apart from routes, and tells nobody. A
+    # version that has none, or keeps them elsewhere, has nothing of these names.
+    router = getattr(router, "router", router)
+    for group in getattr(router, "_low_priority_routes", ()):
+        yield from ((each.path, each) for each in group.routes)
+    for node in router.routes:
+        if hasattr(node, "original_router"):
+            for path, each in _frontends(node.original_router):
+                yield f"{node.include_context.prefix}{path}", each

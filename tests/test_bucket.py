@@ -181,11 +181,18 @@ def requests(
     return draw(st.lists(st.builds(Request, gaps, costs), min_size=8, max_size=30))
 
 
-@given(st.data(), quotas())
-def test_every_answer_is_exact(data: st.DataObject, quota: Quota) -> None:
+def delays_us() -> st.SearchStrategy[int]:
+    """Draw how long a request may wait for its turn; mostly not at all, or a while."""
+    return st.sampled_from([0, 1, 1_000_000, 60_000_000]) | st.integers(0, DAY_US)
+
+
+@given(st.data(), quotas(), delays_us())
+def test_every_answer_is_exact(
+    data: st.DataObject, quota: Quota, delay_us: int
+) -> None:
     """However requests arrive, the answers are those of the model in fractions."""
-    bucket = Bucket.of(quota)
-    now_us, state, model = 0, bucket.settle(None, 0), BucketModel(quota, 0)
+    bucket = Bucket.of(quota, delay_us)
+    now_us, state, model = 0, bucket.settle(None, 0), BucketModel(quota, 0, delay_us)
     for gap_us, cost in data.draw(requests(quota)):
         now_us += gap_us
         model.at(now_us)
@@ -195,12 +202,12 @@ def test_every_answer_is_exact(data: st.DataObject, quota: Quota) -> None:
         assert model.take(cost) == decision
 
 
-@given(st.data(), quotas())
+@given(st.data(), quotas(), delays_us())
 def test_a_request_is_admitted_when_it_was_told_to_come_back(
-    data: st.DataObject, quota: Quota
+    data: st.DataObject, quota: Quota, delay_us: int
 ) -> None:
     """After the announced wait it passes, and a microsecond earlier it does not."""
-    bucket = Bucket.of(quota)
+    bucket = Bucket.of(quota, delay_us)
     now_us, state = 0, None
     for gap_us, cost in data.draw(requests(quota)):
         now_us += gap_us
@@ -304,11 +311,17 @@ def test_a_token_takes_exactly_its_share_of_the_period(quota: Quota) -> None:
 
 
 class Held(NamedTuple):
-    """A request that arrives when the key is held to *quota*."""
+    """A request that arrives when the key is held to *quota*, and may wait."""
 
     gap_us: int
     cost: int
     quota: Quota
+    delay_us: int
+
+    @property
+    def bucket(self) -> Bucket:
+        """What counts it."""
+        return Bucket.of(self.quota, self.delay_us)
 
 
 held = quotas() | st.just(Quota.per_second(0)) | st.just(Quota(5, timedelta(seconds=5)))
@@ -321,23 +334,26 @@ held = quotas() | st.just(Quota.per_second(0)) | st.just(Quota(5, timedelta(seco
             st.integers(0, 10) | st.integers(0, DAY_US) | st.integers(-DAY_US, -1),
             st.integers(0, 3) | st.integers(0, 10**6),
             st.shared(held, key="first") | held,
+            st.shared(delays_us(), key="delay") | delays_us(),
         ),
         min_size=5,
         max_size=20,
     )
 )
 def test_a_changed_quota_keeps_whole_tokens(history: list[Held]) -> None:
-    """What a key holds stays when its quota changes, up to the new capacity."""
-    before, now_us = history[0].quota, 0
-    state, model = Bucket.of(before).settle(None, 0), BucketModel(before, 0)
-    for gap_us, cost, quota in history:
+    """What a key holds, or owes, stays when its quota changes, as far as it can."""
+    first, now_us = history[0], 0
+    before = first.bucket
+    state, model = before.settle(None, 0), BucketModel(first.quota, 0, first.delay_us)
+    for held_by in history:
+        gap_us, cost, quota, delay_us = held_by
         now_us += gap_us
         model.at(now_us)
-        model.hold_to(quota)
+        model.hold_to(quota, delay_us)
 
-        state = Bucket.of(quota).rebase(state, now_us, Bucket.of(before))
-        decision, state = decide(state, now_us, Bucket.of(quota), cost)
-        before = quota
+        state = held_by.bucket.rebase(before.settle(state, now_us), now_us, before)
+        before = held_by.bucket
+        decision, state = decide(state, now_us, before, cost)
 
         assert model.take(cost) == decision
 
@@ -358,11 +374,13 @@ def test_a_changed_quota_gives_nothing_away(
     assert has.remaining <= had.remaining or had.reset_us == 0
 
 
-@given(st.data(), quotas())
-def test_a_refund_gives_back_what_fits(data: st.DataObject, quota: Quota) -> None:
+@given(st.data(), quotas(), delays_us())
+def test_a_refund_gives_back_what_fits(
+    data: st.DataObject, quota: Quota, delay_us: int
+) -> None:
     """Refunded tokens are there at once, but never more than the capacity."""
-    bucket = Bucket.of(quota)
-    now_us, state, model = 0, bucket.settle(None, 0), BucketModel(quota, 0)
+    bucket = Bucket.of(quota, delay_us)
+    now_us, state, model = 0, bucket.settle(None, 0), BucketModel(quota, 0, delay_us)
     for gap_us, cost in data.draw(requests(quota)):
         now_us += gap_us
         model.at(now_us)

@@ -8,6 +8,7 @@ Nothing of the user's is changed: a response or an error that tells is a copy.
 from __future__ import annotations
 
 import copy
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import MemberDescriptorType
 from typing import Any
@@ -107,6 +108,9 @@ async def decide(
     except RateLimitUnavailableError as error:
         if cannot_deny:
             raise WebSocketException(_TRY_AGAIN_LATER, error.detail) from error
+        raise
+    except CancelledError:  # while it waited
+        settle_soon(outcome_of(scope))
         raise
     if not is_refused:
         return

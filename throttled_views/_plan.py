@@ -106,7 +106,7 @@ class Plan:
             try:
                 charge = await self._charge(rule, scope, answers, outcome)
                 if charge is not None:
-                    await _observed(self.machinery, rule, charge, outcome.phase)
+                    await _observed(self.machinery, rule, charge, outcome)
             except Exception:
                 _logger.exception("A limit in shadow failed; nothing is refused by it")
 
@@ -358,10 +358,10 @@ async def _acquired(
 
 
 async def _observed(
-    machinery: Machinery, rule: Rule, charge: Charge, phase: CheckPhase
+    machinery: Machinery, rule: Rule, charge: Charge, outcome: Outcome
 ) -> None:
     """Charge a limit in shadow, and tell what it would have done."""
-    began = perf_counter()
+    began, phase = perf_counter(), outcome.phase
     try:
         [result] = await machinery.failover.acquire([charge])
     except StoreUnavailableError:
@@ -370,6 +370,8 @@ async def _observed(
     named = replace(result, name=rule.name)
     if not result.limited:
         _tell(machinery, rule, charge, phase, "admitted", began, named)
+        seen = Told(decision_of(result), rule.name, charge.quota)
+        outcome.observe(Answer(seen, rule, machinery, phase, partial(_given, named)))
         return
     _tell(machinery, rule, charge, phase, "would_refuse", began, named)
     _logger.info(

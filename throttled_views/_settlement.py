@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable
+from inspect import iscoroutine
+from typing import Final, cast
 
 from throttled_views.context import Answer, Outcome, give_back
+from throttled_views.errors import shown
 
 __all__ = ["ERROR", "settle", "settle_soon", "settled"]
 
@@ -25,17 +27,17 @@ _HUNG_UP: Final = 499  # of nginx: the client closed the request
 _tasks: set[asyncio.Task[None]] = set()
 
 
-async def settled(serving: Awaitable[None], outcome_of: Callable[[], Outcome]) -> None:
+async def settled(serving: Awaitable[None], outcome: Outcome) -> None:
     """Wait for *serving* a request, and settle it if no response was started."""
     try:
         await serving
     except Exception:
-        await settle(outcome_of(), ERROR)
+        await settle(outcome, ERROR)
         raise
     except BaseException:
-        settle_soon(outcome_of())
+        settle_soon(outcome)
         raise
-    if (outcome := outcome_of()).open:
+    if outcome.open:
         await settle(outcome, ERROR)
 
 
@@ -58,8 +60,20 @@ def settle_soon(outcome: Outcome) -> None:
 
 def _is_refunded(answer: Answer, status: int) -> bool:
     refund_when = answer.rule.limit.refund_when
+    if refund_when is None or not answer.result.receipts:
+        return False
     try:
-        return refund_when is not None and refund_when(status)
+        is_refunded = cast("object", refund_when(status))
     except Exception:
         _logger.exception("%r failed; the request stays charged", refund_when)
         return False
+    if isinstance(is_refunded, bool):
+        return is_refunded
+    if iscoroutine(is_refunded):
+        is_refunded.close()
+    _logger.error(
+        "%r returned %s, which is neither True nor False; the request stays charged",
+        refund_when,
+        shown(is_refunded),
+    )
+    return False

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, cast
 
+from throttled_views.algorithms.kernels import counts_apart
 from throttled_views.errors import NoRateLimitError
 from throttled_views.headers import (
     QUOTA_EXCEEDED,
@@ -31,15 +32,18 @@ from throttled_views.results import (
 )
 from throttled_views.stores.base import Store
 from throttled_views.stores.deciding import Taken
+from throttled_views.stores.failover import Failover
 
 __all__ = ["RateLimitContext"]
+
+_US_PER_S = 1_000_000
 
 
 class Giver(Protocol):
     """What an answer needs of the limiter that gave it."""
 
     @property
-    def failover(self) -> Store:
+    def failover(self) -> Failover:
         """Where it was charged, and where charges are given back to."""
         ...
 
@@ -60,6 +64,11 @@ class _Applied(Protocol):
     @property
     def limit(self) -> Limit:
         """The limit, as it was declared."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Its name among the limits of its handler."""
         ...
 
     @property
@@ -121,13 +130,25 @@ class Answer:
         """Tell of what is there once *units* came back; at least so much is."""
         decision, result = self.told.decision, self.result
         remaining = min(decision.limit, decision.remaining + units)
-        reset_us = 0 if remaining == decision.limit else decision.reset_us
-        reset_after = 0.0 if remaining == decision.limit else result.state.reset_after
-        self.told = self.told._replace(
-            decision=decision._replace(remaining=remaining, reset_us=reset_us)
+        if decision.delay_us:  # it went to those who wait
+            remaining = decision.remaining
+        sooner_us = self._time_of(units)
+        reset_us = max(0, decision.reset_us - sooner_us)
+        if remaining == decision.limit:
+            reset_us = 0
+        decision = decision._replace(remaining=remaining, reset_us=reset_us)
+        self.told = self.told._replace(decision=decision)
+        state = replace(
+            result.state, remaining=remaining, reset_after=reset_us / _US_PER_S
         )
-        state = replace(result.state, remaining=remaining, reset_after=reset_after)
         self._result = replace(result, state=state, receipts=left)
+
+    def _time_of(self, units: int) -> int:
+        """Return the microseconds, rounded down, that a key is whole sooner by."""
+        if counts_apart(self.rule.observed.algorithm):
+            return 0  # a window ends when it ends
+        quota = self.told.quota
+        return units * quota.period_us // quota.limit
 
 
 def _parts(receipt: Receipt, units: int) -> tuple[Receipt, ...]:
@@ -138,16 +159,17 @@ def _parts(receipt: Receipt, units: int) -> tuple[Receipt, ...]:
 
 async def give_back(answers: Iterable[Answer], units: int | None = None) -> None:
     """Refund *units* of each of *answers*, all unless given; each store in one call."""
-    receipts: dict[Store, list[tuple[Answer, Receipt]]] = {}
+    receipts: dict[Failover, list[tuple[Answer, Receipt]]] = {}
     for answer in answers:
         if (receipt := answer.take_back(units)) is not None:
             receipts.setdefault(answer.giver.failover, []).append((answer, receipt))
     for store, some in receipts.items():
         began = perf_counter()
-        await store.refund([receipt for _, receipt in some])
+        are_back = await store.give_back([receipt for _, receipt in some])
         duration = perf_counter() - began
-        for answer, receipt in some:
-            _tell_refund(answer, receipt.charge.cost, duration)
+        for (answer, receipt), is_back in zip(some, are_back, strict=True):
+            if is_back:
+                _tell_refund(answer, receipt.charge.cost, duration)
 
 
 def _tell_refund(answer: Answer, units: int, duration: float) -> None:
@@ -199,6 +221,7 @@ class Outcome:
             whatever is the response.
         phase: What was entered last.
         open: Answers that are given back or not when it is known how the request ends.
+        observed: What limits in shadow answered, which no client is told.
         delay_us: Microseconds that the request has to wait for its turn.
     """
 
@@ -212,6 +235,7 @@ class Outcome:
         "delay_us",
         "endpoint",
         "is_told",
+        "observed",
         "open",
         "phase",
         "scope_id",
@@ -223,6 +247,7 @@ class Outcome:
         self.is_told = not scope_id
         self.phase: CheckPhase = "early" if scope_id else "app"
         self.open: list[Answer] = []
+        self.observed: list[Answer] = []
         self.delay_us = 0
         self._answers: list[Answer] = []
         self._charged: list[Answer] = []
@@ -296,6 +321,12 @@ class Outcome:
         self.answers.append(answer)
         self.charged.append(answer)
         self.delay_us = max(self.delay_us, answer.told.decision.delay_us)
+        if answer.rule.limit.refund_when is not None:
+            self.open.append(answer)
+
+    def observe(self, answer: Answer) -> None:
+        """Add what a limit in shadow answered."""
+        self.observed.append(answer)
         if answer.rule.limit.refund_when is not None:
             self.open.append(answer)
 
@@ -420,18 +451,24 @@ class RateLimitContext:
 
         Raises:
             ValueError: *units* is negative or no whole number, or there is no such
-                limit.
+                limit, though there are others. Where one does not apply, or nothing is
+                limited, nothing comes back.
         """
         checked_cost(units)
-        answers = [each for each in self._outcome.answers if _gets_back(each, name)]
-        if not answers:
+        outcome = self._outcome
+        rules = cast("list[_Applied]", outcome.decided)
+        if rules and not any(_gets_back(rule, name) for rule in rules):
             wanted = "a cost function" if name is None else f"the name {name!r}"
-            msg = f"No limit of this request has {wanted}. Write refund(…, name='…')"
+            names = ", ".join(repr(rule.name) for rule in rules)
+            msg = (
+                f"No limit of this request has {wanted}. Write refund(…, name=…) with "
+                f"one of {names}"
+            )
             raise ValueError(msg)
-        await give_back(answers, units)
+        answers = [*outcome.answers, *outcome.observed]
+        theirs = [each for each in answers if _gets_back(each.rule, name)]
+        await give_back(theirs, units)
 
 
-def _gets_back(answer: Answer, name: str | None) -> bool:
-    if name is None:
-        return callable(answer.rule.limit.cost)
-    return answer.told.name == name
+def _gets_back(rule: _Applied, name: str | None) -> bool:
+    return callable(rule.limit.cost) if name is None else rule.name == name

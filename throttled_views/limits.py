@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Final, TypeAlias, TypedDict, Unpack, cast, get_args
 
-from throttled_views.algorithms.kernels import kernel_of
+from throttled_views.algorithms.kernels import check_turns, kernel_of
 from throttled_views.errors import ConfigurationError, InvalidQuotaError, shown
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import OnStoreError, checked_cost
@@ -138,16 +138,18 @@ class Limit:
         set_field(self, "refund_when", _checked_refund_when(refund_when))
         set_field(self, "max_delay", _checked_delay(max_delay))
         self._check_that_a_request_can_pass()
-        self._check_that_turns_can_be_told()
 
     def _check_that_a_request_can_pass(self) -> None:
         quota, cost = self.quota, self.cost
         if cost == 0:
             msg = "Limit(…, cost=0) never limits. Write EXEMPT if that is meant"
             raise ConfigurationError(msg)
-        if isinstance(quota, Quota) and self.using is not None:
-            # Which tells if they do not go together.
-            kernel_of(quota, self.using, self.max_delay)
+        if self.using is not None:
+            check_turns(self.using, self.max_delay)
+            if isinstance(quota, Quota):
+                kernel_of(quota, self.using)  # which tells if they do not go together
+        if isinstance(quota, Quota) and self.max_delay:
+            kernel_of(quota, max_delay=self.max_delay)
         if not isinstance(quota, Quota) or not isinstance(cost, int):
             return
         if quota.limit and cost > quota.burst:
@@ -155,14 +157,6 @@ class Limit:
                 f"Limit({str(quota)!r}, cost={cost}) could never admit a request: it "
                 f"costs more than the capacity of {quota.burst}. Lower the cost, or "
                 f"give the quota a burst: Quota(…, burst={cost})"
-            )
-            raise ConfigurationError(msg)
-
-    def _check_that_turns_can_be_told(self) -> None:
-        if self.max_delay and not isinstance(self.quota, Quota):
-            msg = (
-                "max_delay needs a quota that is known beforehand: turns cannot be "
-                "carried over to another. Write Limit('10/s', max_delay=…)"
             )
             raise ConfigurationError(msg)
 

@@ -102,6 +102,11 @@ class RateLimitMiddleware:
         if not self._plans:
             await self.app(scope, receive, send)
             return
+        await serve_and_settle(self._decide_and_serve(scope, receive, send), scope)
+
+    async def _decide_and_serve(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         try:
             is_refused = await self._decide(scope)
         except Exception as error:  # noqa: BLE001 - the handlers' choice, or raised again
@@ -110,7 +115,7 @@ class RateLimitMiddleware:
         if is_refused:
             await refuse(scope, receive, send)
             return
-        await serve_and_settle(self.app(scope, receive, send), scope)
+        await self.app(scope, receive, send)
 
     def _decide(self, scope: Scope) -> Awaitable[bool | None]:
         """Charge the request; tell if it is refused. Of a socket, that is raised."""

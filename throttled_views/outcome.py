@@ -350,7 +350,8 @@ async def serve_and_settle(serving: Awaitable[None], scope: Scope) -> None:
     A socket that was accepted has none, and stays charged.
     """
     if scope["type"] == "http":
-        await settled(serving, partial(outcome_of, scope))
+        # Its own, whatever stands in the scope by then: routes may copy it.
+        await settled(serving, outcome_of(scope))
     else:
         await serving
 

@@ -51,6 +51,7 @@ from throttled_views._binding import (
     RouteCall,
     can_stream,
     copied,
+    includes_by_endpoint,
     is_async,
     is_method,
     is_stream,
@@ -64,6 +65,7 @@ from throttled_views._declaration import (
     Part,
     declaration_of,
     declare,
+    declare_inside,
     joined,
     methods_of,
     unguarded,
@@ -350,11 +352,9 @@ class ThrottledRoute(APIRoute):
         limiter = type(self).limiter or default_limiter()
         declaration = declaration_of(endpoint)
         late = declaration.late_functions(limiter)
-        if late:
-            endpoint = _guarded(endpoint, declaration, limiter)
-        else:
-            endpoint = unguarded(endpoint)
-        super().__init__(path, endpoint, **kwargs)
+        on_its_own = _guarded(endpoint, declaration, limiter)
+        serving = on_its_own if late else unguarded(endpoint)
+        super().__init__(path, serving, **kwargs)
         depended = [*held_by_dependencies(self.dependant)]
         by_dependency = bool(depended)
         self.all_plans = self._plans_of(
@@ -363,9 +363,14 @@ class ThrottledRoute(APIRoute):
         self.plans = early_plans(self.all_plans)
         if self.all_plans or by_dependency:
             document(self, [*declaration.held(limiter), *depended])
+        if self.all_plans and includes_by_endpoint():
+            # Whoever makes a route of another kind of it takes its limits along.
+            self.endpoint = on_its_own
         # Exempt ones, too: an inclusion may have dependencies that limit.
         told_methods: frozenset[str] = frozenset(self.methods or ())
         quick = self.plans[0].quick if len(self.plans) == 1 else None
+        if any(rule.is_refundable for plan in self.all_plans for rule in plan.rules):
+            quick = None  # which does not wait for the end of a request
         # Together: looking an attribute up is not free in an object of this size.
         self._path = told_methods, quick, super().handle
 
@@ -425,6 +430,9 @@ class ThrottledRoute(APIRoute):
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
         begin(scope)
+        await serve_and_settle(self._decided(scope, receive, send), scope)
+
+    async def _decided(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             is_refused = bool(self.plans) and await decide_all(self.plans, scope)
         except RateLimitUnavailableError as error:
@@ -434,8 +442,7 @@ class ThrottledRoute(APIRoute):
             await refuse(scope, receive, send)
             return
         *_, serve = self._path
-        serving = serve(scope, receive, telling(send, scope))
-        await serve_and_settle(serving, scope)
+        await serve(scope, receive, telling(send, scope))
 
 
 def _guarded(
@@ -448,7 +455,7 @@ def _guarded(
     served: Callable[..., Any] = guarded(
         endpoint, guard, declaration.late_functions(limiter)
     )
-    declare(served, declaration)
+    declare_inside(served, endpoint, declaration)
     return served
 
 

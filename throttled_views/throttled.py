@@ -23,7 +23,7 @@ from throttled_views._principals import (
     encoded_principal,
 )
 from throttled_views.algorithms.base import AnyKernel
-from throttled_views.algorithms.kernels import counts_apart, kernel_of
+from throttled_views.algorithms.kernels import check_turns, counts_apart, kernel_of
 from throttled_views.errors import (
     ConfigurationError,
     InvalidAnswerError,
@@ -95,6 +95,7 @@ class Rule:
         is_late: Whether it is decided right before the handler: a function of it wants
             what FastAPI has to solve.
         is_for_all: Whether it counts all clients together.
+        is_refundable: Whether how a request ends decides what it costs.
         route: What is counted: the identity of the handler, or the name of a bucket.
         head: All of a key before the principal.
         tail: All of a key after it.
@@ -110,6 +111,7 @@ class Rule:
         "head",
         "is_for_all",
         "is_late",
+        "is_refundable",
         "kernel",
         "key_func",
         "limit",
@@ -147,6 +149,7 @@ class Rule:
         self._placed: dict[str, Rule] = {}
         # No name given by a user has the mark, which is no ASCII.
         mark = "·" if by_dependency and limit.bucket is None else ""
+        check_turns(self.using, limit.max_delay)
         self.kernel: AnyKernel | None = None
         if isinstance(limit.quota, Quota):
             self.kernel = kernel_of(limit.quota, self.using, limit.max_delay)
@@ -156,6 +159,7 @@ class Rule:
         functions = (self.key_func, limit.quota, limit.cost)
         self.is_late = any(is_late(function) for function in functions)
         self.is_for_all = self.key_func is everyone
+        self.is_refundable = limit.refund_when is not None
         self._read_principal = _reader_of(self.key_func)
         self._read_quota = _reader_of(limit.quota)
         self._read_cost = _reader_of(limit.cost)
@@ -221,7 +225,7 @@ class Rule:
             quota = await _settled(self._read_quota(scope, answers))
             if isinstance(quota, Exempt):
                 return None
-            quota = _chosen_quota(quota, self.limit.quota, self.using)
+            quota = _chosen_quota(quota, self.limit, self.using)
         cost: Any = self.limit.cost
         if self._read_cost is not None:
             told = await _settled(self._read_cost(scope, answers))
@@ -243,7 +247,7 @@ class Rule:
             cost,
             self.limit.on_store_error,
             self.limit.max_delay,
-            refundable=self.limit.refund_when is not None,
+            refundable=self.is_refundable,
         )
 
     def result(self, key: str, decision: Decision) -> RateLimitResult:
@@ -256,9 +260,9 @@ class Rule:
 
 def _way(limit: Limit, using: Algorithm) -> str:
     """Return what tells apart, in keys, what is counted in another way."""
-    if limit.max_delay:  # turns are told for this very quota
-        return f" {limit.quota} within {limit.max_delay!r} s"
-    return f" {using}" if counts_apart(using) else ""
+    apart = f" {using}" if counts_apart(using) else ""
+    # What is only observed takes nothing from others that share a bucket with it.
+    return f"{apart} in shadow" if limit.shadow else apart
 
 
 def _head(prefix: str, method: str, route: str) -> str:
@@ -307,18 +311,18 @@ def checked_prefix(prefix: object) -> str:
     return prefix
 
 
-def _chosen_quota(answer: object, source: object, using: Algorithm) -> Quota:
+def _chosen_quota(answer: object, limit: Limit, using: Algorithm) -> Quota:
     try:
         # A text is parsed; parsing tells if it is none.
         quota = (
             answer if isinstance(answer, Quota) else Quota.parse(cast("str", answer))
         )
-        kernel_of(quota, using)
+        kernel_of(quota, using, limit.max_delay)
     except ConfigurationError as error:
         reason = getattr(error, "reason", str(error))
         raise InvalidAnswerError(
             answer,
-            f"The quota function {called(source)}",
+            f"The quota function {called(limit.quota)}",
             f"It is not a quota: {reason}. Return a quota, its text, or EXEMPT",
         ) from None
     return quota
@@ -460,10 +464,11 @@ class Throttled:
         )
         if self._audience:
             self._tell(results, cost, perf_counter() - began)
-        if any(each.delay for each in results):
-            await asyncio.sleep(max(each.delay for each in results))
+        delay = max(each.delay for each in results)
+        if delay:
+            await asyncio.sleep(delay)
         receipts = tuple(receipt for each in results for receipt in each.receipts)
-        return replace(_governing(results), receipts=receipts)
+        return replace(_governing(results), delay=delay, receipts=receipts)
 
     def _tell(
         self, results: Sequence[RateLimitResult], cost: int, duration: float

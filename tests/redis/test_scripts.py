@@ -7,7 +7,7 @@ stores: one that is asked each time, and one that answers some refusals itself.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from typing import NamedTuple, Self, TypeAlias
@@ -27,7 +27,7 @@ from throttled_views import (
     RateLimitResult,
     Receipt,
 )
-from throttled_views.algorithms.kernels import kernel_of
+from throttled_views.algorithms.kernels import counter_of
 from throttled_views.results import Decision
 from throttled_views.stores.base import QuickStore
 from throttled_views.stores.deciding import told
@@ -116,7 +116,7 @@ class Stores:
 
 
 async def _taken(store: QuickStore, charge: Charge) -> Decision:
-    kernel = kernel_of(charge.quota, charge.algorithm)
+    kernel = counter_of(charge)
     take = store.taker("", str, "", kernel, charge.cost)
     answer = take(charge.key)
     taken = answer if isinstance(answer, tuple) else await answer
@@ -243,13 +243,14 @@ class Held:
 
     quota: Quota
     using: Algorithm
+    max_delay: float = 0.0
     parts: int = 0
     units: int = 0
 
     def charge(self, key: str) -> Charge:
         """Return a charge to *key*."""
         cost = max(0, self.quota.burst * self.parts // 12 + self.units)
-        return Charge(key, self.quota, self.using, cost)
+        return Charge(key, self.quota, self.using, cost, max_delay=self.max_delay)
 
 
 @dataclass(frozen=True)
@@ -306,8 +307,20 @@ class SetBack:
 Event: TypeAlias = Acquire | Take | Peek | Refund | Reset | Pass | SetBack
 
 
-def _held(way: tuple[Quota, Algorithm], amount: tuple[int, int]) -> Held:
+Way: TypeAlias = tuple[Quota, Algorithm, float]
+
+
+def _held(way: Way, amount: tuple[int, int]) -> Held:
     return Held(*way, *amount)
+
+
+def delays_within(quotas: Sequence[Quota]) -> st.SearchStrategy[float]:
+    """Draw seconds to wait for which no more requests wait than there may be."""
+    most_us = min(MOST_UNITS * each.period_us // each.limit for each in quotas)
+    most_us = min(most_us, UNITS_US["d"])
+    return (st.sampled_from([0, 1, US_PER_S]) | st.integers(0, most_us)).map(
+        lambda us: min(us, most_us) / US_PER_S
+    )
 
 
 @st.composite
@@ -319,15 +332,20 @@ def histories(draw: st.DrawFn) -> Sequence[Event]:
     amounts = st.sampled_from(
         [(0, 0), (0, 1), (0, 2), (4, 1), (6, 0), (12, 0), (12, 1)]
     )
-    ways = [(quota, using) for quota in plain for using in FAMILIES]
-    ways += [(quota, Algorithm.GCRA) for quota in with_burst]
+    delay = draw(delays_within([*plain, *with_burst]), label="delay")
+    ways: list[Way] = [(quota, using, 0.0) for quota in plain for using in FAMILIES]
+    ways += [(quota, Algorithm.GCRA, 0.0) for quota in with_burst]
+    turns = [(quota, Algorithm.GCRA, delay) for quota in (*plain, *with_burst)]
+    ways += [*turns, (plain[0], Algorithm.GCRA, delay / 2)]
     # Mostly a few ways, so that keys are held to them again.
     few = draw(st.lists(st.sampled_from(ways), min_size=1, max_size=4), label="few")
     held = st.builds(
         _held,
         st.sampled_from(few)
         | st.sampled_from(few)
-        | st.sampled_from([*ways, (zero, FAMILIES[1])]),
+        | st.sampled_from(
+            [*ways, (zero, FAMILIES[1], 0.0), (zero, FAMILIES[0], delay)]
+        ),
         amounts,
     )
     keys = st.sampled_from(KEYS[:2]) | st.sampled_from(KEYS)
@@ -393,7 +411,7 @@ class Player:
         for key, held in drawn:
             first.setdefault(key, held)
         return [
-            Held(first[key].quota, first[key].using, held.parts, held.units).charge(
+            replace(first[key], parts=held.parts, units=held.units).charge(
                 self.prefix + key
             )
             for key, held in drawn
@@ -438,7 +456,7 @@ class Player:
             del self.written[key]
         self.stores.clock.advance(-us / US_PER_S)
         for charge in list(self.written.values()):
-            await self._acquire([Charge(charge.key, charge.quota, charge.algorithm)])
+            await self._acquire([replace(charge, cost=1)])
 
 
 def test_histories_are_told_alike(redis_url: str) -> None:

@@ -117,15 +117,17 @@ class Bucket(NamedTuple):
         """
         Carry a key over from a bucket of another rate or capacity.
 
-        At another rate a part of a token, which was worth another time, is dropped.
+        What it really holds is kept, also where that is less than nothing: turns that
+        were given stay given. At another rate a part of a token, which was worth
+        another time, is dropped.
         """
         level = now_us * old.scale - state
         if level >= old.full:
             return self.settle(None, now_us)
-        if old.scale == self.scale and old.token == self.token:
-            return self.settle(state, now_us)
-        tokens = max(0, level) // old.token
-        return self.settle(now_us * self.scale - tokens * self.token, now_us)
+        held = max(0, level) - old.delay
+        if old.scale != self.scale or old.token != self.token:
+            held = held // old.token * self.token
+        return self.settle(now_us * self.scale - held - self.delay, now_us)
 
     def whole_at(self, state: int) -> int:
         """Return the microsecond from which on the bucket is full."""

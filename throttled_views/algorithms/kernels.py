@@ -13,9 +13,10 @@ from throttled_views.errors import ConfigurationError
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import Charge
 
-__all__ = ["counter_of", "counts_apart", "kernel_of"]
+__all__ = ["check_turns", "counter_of", "counts_apart", "kernel_of"]
 
 _US_PER_S = 1_000_000
+_MOST_WAITING = 10**12  # as many as a quota may have, so that scripts can count them
 
 _KERNELS: Mapping[Algorithm, type[AnyKernel]] = {
     Algorithm.TOKEN_BUCKET: Bucket,
@@ -40,7 +41,7 @@ def kernel_of(
 
     Raises:
         ConfigurationError: *using* is a window, and *quota* has a burst, or there is a
-            *max_delay*.
+            *max_delay*; or too many requests could wait.
     """
     kind = _KERNELS[using]
     if kind is not Bucket and quota.burst != quota.limit:
@@ -50,13 +51,25 @@ def kernel_of(
             "using=Algorithm.TOKEN_BUCKET"
         )
         raise ConfigurationError(msg)
-    if kind is not Bucket and max_delay:
+    check_turns(using, max_delay)
+    delay_us = round(max_delay * _US_PER_S)
+    if delay_us * quota.limit > _MOST_WAITING * quota.period_us:
+        msg = (
+            f"Over {_MOST_WAITING:,} requests could wait under {quota} for "
+            f"max_delay={max_delay!r} seconds. Write a shorter delay"
+        )
+        raise ConfigurationError(msg)
+    return _made(kind, quota, delay_us)
+
+
+def check_turns(using: Algorithm, max_delay: float) -> None:
+    """Raise ConfigurationError if *using* cannot tell when requests have their turn."""
+    if max_delay and counts_apart(using):
         msg = (
             f"max_delay={max_delay!r} does not go with {using}, which knows no turns. "
             "Write using=Algorithm.TOKEN_BUCKET"
         )
         raise ConfigurationError(msg)
-    return _made(kind, quota, round(max_delay * _US_PER_S))
 
 
 @lru_cache(maxsize=1024)

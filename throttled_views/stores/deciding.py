@@ -135,7 +135,6 @@ def _refusal(
     for charge, (limited, *_) in zip(charges, decisions, strict=True):
         kernel = counter_of(charge)
         state = kernel.settle(read(charge.key, kernel), now_us)
-        results.append(
-            result_of(kernel.tell(limited, state, now_us, price[charge.key]))
-        )
+        decision = kernel.tell(limited, state, now_us, price[charge.key])
+        results.append(result_of(decision._replace(delay_us=0)))  # nobody waits
     return results

@@ -126,9 +126,14 @@ class Failover:
 
     async def refund(self, receipts: Sequence[Receipt], /) -> None:
         """Give charges back to what was charged; the store, if it is up."""
+        await self.give_back(receipts)
+
+    async def give_back(self, receipts: Sequence[Receipt], /) -> Sequence[bool]:
+        """Do what `refund` does, and tell which of *receipts* came back."""
         is_local = [isinstance(each, _LocalReceipt) for each in receipts]
         await self._local.refund(list(compress(receipts, is_local)))
         others = list(compress(receipts, [not each for each in is_local]))
+        is_back = False
         if others and self._is_asked([each.charge for each in others]):
             try:
                 await self._store.refund(others)
@@ -136,6 +141,8 @@ class Failover:
                 self.failed(error)
             else:
                 self.succeeded()
+                is_back = True
+        return [each or is_back for each in is_local]
 
     async def reset(self, keys: Sequence[str], /) -> None:
         """

@@ -69,12 +69,10 @@ def _bucket_numbers(bucket: Bucket, cost: int) -> Sequence[int]:
     full_us = -(-bucket.full // bucket.scale)
     above = full_us * bucket.scale - bucket.full
     price_us, part = divmod(cost * bucket.token, bucket.scale)
-    # To a script a bucket with turns is one that is so much larger.
-    capacity = -(-bucket.full // bucket.token)
     return (
         bucket.scale,
         bucket.token,
-        capacity,
+        -bucket.capacity if bucket.delay else bucket.capacity,
         full_us,
         above,
         price_us,

@@ -1,15 +1,43 @@
 -- The token bucket, as algorithms/bucket.py has it, name by name.
 --
 -- A state is the instant at which the bucket was empty: `us` microseconds and `part` of
--- `scale` parts of one, beside the numbers it was written for.
+-- `scale` parts of one, beside the numbers it was written for. A bucket with turns has a
+-- capacity below zero, and the microseconds of `delay`; others have none.
 --
--- Numbers of a spec, from `s`: 0 | 1 scale | 2 token | 3 capacity | 4, 5 time to full:
--- microseconds, rounded up, and the parts above | 6, 7 what the request costs: whole
--- microseconds and parts | 8 the same in tokens.
+-- Numbers of a spec, from `s`: 0 | 1 scale | 2 token | 3 capacity, below zero if there
+-- are turns | 4, 5 time to full, with the delay: microseconds, rounded up, and the parts
+-- above | 6, 7 what the request costs: whole microseconds and parts | 8 the same in tokens.
+
+-- Return the time to full of what `state` was written for: microseconds, and parts more.
+local function full_of(state)
+  local us, part = muldiv(math.abs(state.capacity), state.token, state.scale)
+  return us + (state.delay or 0), part
+end
+
+-- Return the delay of a spec, nil if it has none.
+local function delay_of(s, S)
+  if S[s + 3] >= 0 then return nil end
+  local us, part = muldiv(-S[s + 3], S[s + 2], S[s + 1])
+  return S[s + 4] - us - (part > 0 and 1 or 0)
+end
+
+-- Return how many whole tokens there are in `us` and less `part`; it may be below zero.
+local function tokens_in(us, part, scale, token)
+  local tokens, rest = muldiv(math.abs(us), scale, token)
+  if us < 0 then tokens, rest = -tokens, -rest end
+  if rest < part then tokens = tokens - math.ceil((part - rest) / token) end
+  return tokens
+end
+
 kinds[0] = {
   width = 2,
 
   parse = function(value)
+    if #value == 49 and value:byte() == 116 then -- t: with turns
+      local us, part, scale, token, capacity, delay = struct.unpack('<dddddd', value, 2)
+      return { us = us, part = part, scale = scale, token = token, capacity = capacity,
+        delay = delay }
+    end
     if #value ~= 41 or value:byte() ~= 98 then return nil end -- b
     local us, part, scale, token, capacity = struct.unpack('<ddddd', value, 2)
     return { us = us, part = part, scale = scale, token = token, capacity = capacity }
@@ -24,7 +52,7 @@ kinds[0] = {
 
   -- Tell whether the bucket was full at `now` under the quota it was written for.
   is_whole = function(state, now)
-    local us, part = muldiv(state.capacity, state.token, state.scale)
+    local us, part = full_of(state)
     local spare = now - state.us - us
     -- The parts are less than two microseconds.
     return spare > 1 or (spare >= 0 and spare * state.scale >= state.part + part)
@@ -34,21 +62,24 @@ kinds[0] = {
   rebase = function(state, now, s, S)
     if kinds[0].is_whole(state, now) then return nil end
     state = copy(state)
-    state.capacity = S[s + 3]
-    if state.scale == S[s + 1] and state.token == S[s + 2] then return state end
-    local tokens, rest = 0, 0
-    if state.us < now then
-      tokens, rest = muldiv(now - state.us, state.scale, state.token)
-      if rest < state.part then
-        tokens = tokens - math.ceil((state.part - rest) / state.token)
+    local held, delay = now - state.us - (state.delay or 0), delay_of(s, S)
+    state.capacity, state.delay = S[s + 3], delay
+    if state.scale == S[s + 1] and state.token == S[s + 2] then
+      state.us = now - held - (delay or 0)
+    else
+      local tokens = tokens_in(held, state.part, state.scale, state.token)
+      local us, part = muldiv(math.abs(tokens), S[s + 2], S[s + 1])
+      state.us, state.part = now + us, part
+      if tokens > 0 then
+        state.us, state.part = now - us, 0
+        if part > 0 then
+          state.us, state.part = state.us - 1, S[s + 1] - part
+        end
       end
+      state.us = state.us - (delay or 0)
+      state.scale, state.token = S[s + 1], S[s + 2]
     end
-    local us, part = muldiv(math.max(tokens, 0), S[s + 2], S[s + 1])
-    state.us, state.part = now - us, 0
-    if part > 0 then
-      state.us, state.part = state.us - 1, S[s + 1] - part
-    end
-    state.scale, state.token = S[s + 1], S[s + 2]
+    kinds[0].heal(state, now) -- no bucket holds less than nothing
     return state
   end,
 
@@ -56,12 +87,13 @@ kinds[0] = {
   settle = function(state, now, s, S)
     local oldest, parts = now - S[s + 4], S[s + 5]
     if state and (state.scale ~= S[s + 1] or state.token ~= S[s + 2]
-        or state.capacity ~= S[s + 3]) then
+        or state.capacity ~= S[s + 3]
+        or (state.delay and state.delay ~= delay_of(s, S))) then
       state = kinds[0].rebase(state, now, s, S)
     end
     if not state then
       return { us = oldest, part = parts, scale = S[s + 1], token = S[s + 2],
-        capacity = S[s + 3] }
+        capacity = S[s + 3], delay = delay_of(s, S) }
     end
     local us, part = state.us, state.part
     if us < oldest or (us == oldest and part < parts) then
@@ -86,7 +118,7 @@ kinds[0] = {
 
   -- Let the spec be of the quota that `state` was written for.
   adopt = function(state, s, S)
-    local us, part = muldiv(state.capacity, state.token, state.scale)
+    local us, part = full_of(state)
     S[s + 4], S[s + 5] = us, 0
     if part > 0 then S[s + 4], S[s + 5] = us + 1, state.scale - part end
     if state.scale ~= S[s + 1] or state.token ~= S[s + 2] then
@@ -109,6 +141,12 @@ kinds[0] = {
 
   -- Return the value to store, and when it is as good as none, rounded up.
   value = function(state)
+    if state.delay then
+      local us, part = full_of(state)
+      return struct.pack('<Bdddddd', 116, state.us, state.part, state.scale, state.token,
+        state.capacity, state.delay),
+        state.us + us + math.ceil((state.part + part) / state.scale)
+    end
     local us, part = muldiv(state.capacity, state.token, state.scale)
     local whole_at = state.us + us + math.ceil((state.part + part) / state.scale)
     return struct.pack('<Bddddd', 98, state.us, state.part, state.scale, state.token,

@@ -28,6 +28,7 @@ __all__ = [
     "copied",
     "globals_of",
     "in_class_body",
+    "includes_by_endpoint",
     "is_async",
     "is_method",
     "is_same",
@@ -82,8 +83,21 @@ def is_method(function: Any) -> bool:
 
 def can_stream() -> bool:
     """Tell whether this FastAPI serves async generators: since 0.134."""
+    return _version() >= (0, 134)
+
+
+def includes_by_endpoint() -> bool:
+    """
+    Tell whether this FastAPI makes new routes of those that are included.
+
+    Since 0.137 it asks the endpoint of the one route for its parameters instead.
+    """
+    return _version() < (0, 137)
+
+
+def _version() -> tuple[int, int]:
     major, minor = fastapi.__version__.split(".")[:2]
-    return (int(major), int(minor)) >= (0, 134)
+    return int(major), int(minor)
 
 
 def origin_of(function: Any) -> Any:

@@ -32,6 +32,7 @@ __all__ = [
     "declaration_of",
     "declare",
     "declare_guarded",
+    "declare_inside",
     "is_decorated",
     "joined",
     "late_functions",
@@ -355,8 +356,14 @@ def declare_guarded(endpoint: Any, handler: Any, declaration: Declaration) -> No
     handler = unguarded(handler)
     if isinstance(handler, FunctionType):  # a copy, to be declared for itself
         handler = copied(handler)
-        declaration.inside = _Inside(endpoint, _face(endpoint), handler)
         declare(handler, declaration)
+        declare_inside(endpoint, handler, declaration)
+
+
+def declare_inside(endpoint: Any, handler: Any, declaration: Declaration) -> None:
+    """Let *endpoint* say *declaration* of itself, and that *handler* is inside."""
+    declare(endpoint, declaration)
+    declaration.inside = _Inside(endpoint, _face(endpoint), handler)
 
 
 def unguarded(endpoint: Any) -> Any:

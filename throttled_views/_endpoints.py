@@ -278,5 +278,8 @@ def _with_face_of(
 
 
 def is_guarded(endpoint: Callable[..., Any]) -> bool:
-    """Tell whether *endpoint* was made by `guarded`."""
-    return _CONNECTION in inspect.signature(endpoint).parameters
+    """Tell whether *endpoint* was made by `guarded`, or is around one that was."""
+    try:
+        return _CONNECTION in inspect.signature(endpoint).parameters
+    except (TypeError, ValueError):  # it does not tell
+        return False

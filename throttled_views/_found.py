@@ -15,6 +15,7 @@ from throttled_views._declaration import (
     joined,
     limiting_dependencies,
 )
+from throttled_views._endpoints import is_guarded
 from throttled_views._plan import Plan
 from throttled_views.middleware import RateLimitMiddleware
 from throttled_views.routing import ThrottledRoute
@@ -109,6 +110,8 @@ class Found(NamedTuple):
         """Return what its own limits charge a request."""
         if isinstance(self.route, ThrottledRoute):
             return self.route.all_plans
+        if not is_guarded(self.endpoint):
+            return ()  # taken from a router of ours, whose routes decide
         methods = joined(self.methods)
         for limiter in filter(None, (part.limiter for part in self.declaration.parts)):
             return self.declaration.plans(limiter, methods)

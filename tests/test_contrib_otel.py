@@ -27,6 +27,7 @@ from tests.contrib import CHECKED, STATISTICS, Counted, check, down, shifting, u
 from tests.documents import ROOT
 from throttled_views import (
     Algorithm,
+    ConfigurationError,
     Hook,
     Limit,
     Limiter,
@@ -304,6 +305,12 @@ def test_one_may_say_what_is_an_event(
         hook.on_check(check("refused"))
 
     assert seen == [event["outcome"] for event in spans.events()]
+
+
+def test_what_is_no_outcome_is_refused() -> None:
+    """A misspelt outcome is told at once, with those that there are."""
+    with pytest.raises(ConfigurationError, match=r"\['denied'\] are no outcomes"):
+        OTelHook(span_events=["denied"])  # type: ignore[list-item] # pyright: ignore[reportArgumentType]
 
 
 async def test_an_event_tells_what_the_client_is_told(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from tests.asgi import CLIENT, app_of, frozen_store, statuses
+from tests.asgi import CLIENT, Relay, app_of, frozen_store, statuses
 from tests.contrib import CHECKED, STATISTICS, Counted, check, down, shifting, up
 from tests.documents import ROOT
 from tests.test_hooks import Down
@@ -227,6 +227,12 @@ async def test_a_memory_store_tells_what_it_keeps(registry: CollectorRegistry) -
             "cached_refusals_total",
         )
     ]
+
+
+def test_a_store_without_statistics_is_refused(registry: CollectorRegistry) -> None:
+    """It is told at once, and not at the first scrape."""
+    with pytest.raises(ConfigurationError, match="has no statistics"):
+        PrometheusHook(registry=registry, store=Relay())  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
 # --- registries -----------------------------------------------------------------------

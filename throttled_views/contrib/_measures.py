@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from throttled_views.stores.statistics import StoreStatistics
+from throttled_views.errors import ConfigurationError, shown
+from throttled_views.stores.statistics import Measured, StoreStatistics
 
 DECISIONS = "What came out for a limit: once for each limit of each decision."
 UNITS = "Units that the decisions asked for, or that came back."
@@ -86,3 +87,15 @@ STATISTICS = (
         read=lambda told: told.cached_refusals,
     ),
 )
+
+
+def checked_store(store: Measured | None) -> Measured | None:
+    """Return *store* if it has statistics, or is none."""
+    told: object = getattr(store, "statistics", None)
+    if store is not None and not isinstance(told, StoreStatistics):
+        msg = (
+            f"store={shown(store)} has no statistics. Write a property 'statistics' "
+            "in its class, which returns a StoreStatistics, or leave store out"
+        )
+        raise ConfigurationError(msg)
+    return store

@@ -20,9 +20,8 @@ Source:
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
-from typing import TypeAlias, get_args
+from collections.abc import Collection, Iterator
+from typing import get_args
 
 try:
     from opentelemetry.metrics import (
@@ -38,13 +37,9 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(msg, name=error.name) from error
 
 from throttled_views.contrib import _measures as of
-from throttled_views.hooks import (
-    CheckedLimit,
-    CheckEvent,
-    CheckOutcome,
-    CheckPhase,
-    StoreStateEvent,
-)
+from throttled_views.contrib._tallies import NAMESPACE, Attributes, Tallies
+from throttled_views.errors import ConfigurationError
+from throttled_views.hooks import CheckEvent, CheckOutcome, StoreStateEvent
 from throttled_views.results import OnStoreError
 from throttled_views.stores.statistics import Measured
 
@@ -52,10 +47,6 @@ __all__ = ["REFUSALS", "OTelHook"]
 
 REFUSALS: tuple[CheckOutcome, ...] = ("refused", "would_refuse", "unavailable")
 """What is an event on the current span, unless said otherwise."""
-
-_NAME = "throttled_views"
-
-_Attributes: TypeAlias = Mapping[str, str | bool | int | float]
 
 
 class OTelHook:
@@ -70,6 +61,9 @@ class OTelHook:
         store: The store whose statistics are read at each collection.
         span_events: Which outcomes are events on the span that is current, if that is
             recorded; ``()`` for none.
+
+    Raises:
+        ConfigurationError: There is no such outcome, or *store* has no statistics.
     """
 
     def __init__(
@@ -79,29 +73,40 @@ class OTelHook:
         store: Measured | None = None,
         span_events: Collection[CheckOutcome] = REFUSALS,
     ) -> None:
-        self._span_events = frozenset(span_events)
+        self._span_events = _checked_outcomes(span_events)
         self._lock = threading.Lock()
         self._down: dict[OnStoreError, int] = dict.fromkeys(get_args(OnStoreError), 0)
-        self._attributes = lru_cache(maxsize=of.MOST_SERIES)(_attributes_of)
-        meter = get_meter(_NAME, meter_provider=meter_provider)
+        self._tallies = Tallies()
+        meter = get_meter(NAMESPACE, meter_provider=meter_provider)
         self._measure_decisions(meter)
+        self._measure_times(meter)
         self._measure_outages(meter)
-        if store is not None:
+        if (measured := of.checked_store(store)) is not None:
             for statistic in of.STATISTICS:
-                _measure_store(meter, store, statistic)
+                _measure_store(meter, measured, statistic)
 
     def _measure_decisions(self, meter: Meter) -> None:
-        counter, histogram = meter.create_counter, meter.create_histogram
-        self._decisions = counter(f"{_NAME}.decisions", "{decision}", of.DECISIONS)
-        self._units = counter(f"{_NAME}.units", "{unit}", of.UNITS)
-        self._duration = histogram(
-            f"{_NAME}.check.duration",
+        def decisions(_options: CallbackOptions) -> Iterator[Observation]:
+            for tally in self._tallies.all():
+                yield Observation(tally.decisions, tally.attributes)
+
+        def units(_options: CallbackOptions) -> Iterator[Observation]:
+            for tally in self._tallies.all():
+                yield Observation(tally.units, tally.attributes)
+
+        counter = meter.create_observable_counter
+        counter(f"{NAMESPACE}.decisions", [decisions], "{decision}", of.DECISIONS)
+        counter(f"{NAMESPACE}.units", [units], "{unit}", of.UNITS)
+
+    def _measure_times(self, meter: Meter) -> None:
+        self._duration = meter.create_histogram(
+            f"{NAMESPACE}.check.duration",
             "s",
             of.DURATION,
             explicit_bucket_boundaries_advisory=of.DURATION_BOUNDS,
         )
-        self._delay = histogram(
-            f"{_NAME}.delay.duration",
+        self._delay = meter.create_histogram(
+            f"{NAMESPACE}.delay.duration",
             "s",
             of.DELAY,
             explicit_bucket_boundaries_advisory=of.DELAY_BOUNDS,
@@ -109,28 +114,26 @@ class OTelHook:
 
     def _measure_outages(self, meter: Meter) -> None:
         self._outages = meter.create_counter(
-            f"{_NAME}.store.outages", "{outage}", of.OUTAGES
+            f"{NAMESPACE}.store.outages", "{outage}", of.OUTAGES
         )
 
         # Observed and not added, so that it is there as zero before an outage.
         def observe(_options: CallbackOptions) -> Iterator[Observation]:
             for policy, count in self._down.items():
-                yield Observation(count, {f"{_NAME}.store.policy": policy})
+                yield Observation(count, {f"{NAMESPACE}.store.policy": policy})
 
         meter.create_observable_up_down_counter(
-            f"{_NAME}.store.down", [observe], "{limiter}", of.DOWN
+            f"{NAMESPACE}.store.down", [observe], "{limiter}", of.DOWN
         )
 
     def on_check(self, event: CheckEvent) -> None:
         """Measure a decision; see `Hook.on_check`."""
-        attributes = self._attributes(event.limit, event.phase, event.outcome)
-        self._decisions.add(1, attributes)
-        self._units.add(event.cost, attributes)
-        self._duration.record(event.duration, attributes)
+        tally = self._tallies.count(event)
+        self._duration.record(event.duration, tally.timed)
         if event.delay:
-            self._delay.record(event.delay, attributes)
+            self._delay.record(event.delay, tally.attributes)
         if event.outcome in self._span_events:
-            _note(event, attributes)
+            _note(event, tally.attributes)
 
     def on_store_state(self, event: StoreStateEvent) -> None:
         """Measure an outage, and those that last; see `Hook.on_store_state`."""
@@ -140,48 +143,45 @@ class OTelHook:
             self._outages.add(1, _of_outage(event, event.error))
 
 
-def _attributes_of(
-    limit: CheckedLimit, phase: CheckPhase, outcome: CheckOutcome
-) -> _Attributes:
-    return {
-        f"{_NAME}.route": limit.route,
-        f"{_NAME}.limit.name": limit.name,
-        f"{_NAME}.limit.quota": limit.quota,
-        f"{_NAME}.limit.algorithm": limit.algorithm.value,
-        f"{_NAME}.limit.shadow": limit.shadow,
-        f"{_NAME}.phase": phase,
-        f"{_NAME}.outcome": outcome,
-    }
+def _checked_outcomes(outcomes: Collection[CheckOutcome]) -> frozenset[CheckOutcome]:
+    unknown = sorted({*outcomes}.difference(get_args(CheckOutcome)))
+    if unknown:
+        msg = (
+            f"span_events: {unknown} are no outcomes. Write some of "
+            f"{list(get_args(CheckOutcome))}, or ()"
+        )
+        raise ConfigurationError(msg)
+    return frozenset(outcomes)
 
 
-def _of_outage(event: StoreStateEvent, error: Exception) -> _Attributes:
+def _of_outage(event: StoreStateEvent, error: Exception) -> Attributes:
     """Return the policy, and the kind of error: of what a store's own error is from."""
     kind = type(error.__cause__ or error)
     return {
-        f"{_NAME}.store.policy": event.policy,
+        f"{NAMESPACE}.store.policy": event.policy,
         "error.type": f"{kind.__module__}.{kind.__qualname__}",
     }
 
 
-def _note(event: CheckEvent, attributes: _Attributes) -> None:
+def _note(event: CheckEvent, attributes: Attributes) -> None:
     """Add an event to the span of the request, if there is one that is recorded."""
     span = get_current_span()
     if span.is_recording():
-        span.add_event(f"{_NAME}.decision", {**attributes, **_answer_of(event)})
+        span.add_event(f"{NAMESPACE}.decision", {**attributes, **_answer_of(event)})
 
 
-def _answer_of(event: CheckEvent) -> _Attributes:
+def _answer_of(event: CheckEvent) -> Attributes:
     """Return what the client is told; nothing if the store could not be asked."""
     if (result := event.result) is None:
         return {}
     state = result.state
     told = {
-        f"{_NAME}.limit.capacity": state.limit,
-        f"{_NAME}.remaining": state.remaining,
+        f"{NAMESPACE}.limit.capacity": state.limit,
+        f"{NAMESPACE}.remaining": state.remaining,
     }
     if state.retry_after is None:
         return told
-    return {**told, f"{_NAME}.retry_after": state.retry_after}
+    return {**told, f"{NAMESPACE}.retry_after": state.retry_after}
 
 
 def _measure_store(meter: Meter, store: Measured, statistic: of.Statistic) -> None:
@@ -195,5 +195,5 @@ def _measure_store(meter: Meter, store: Measured, statistic: of.Statistic) -> No
         if statistic.only_grows
         else meter.create_observable_up_down_counter
     )
-    name = f"{_NAME}.store.{statistic.counted_as}"
+    name = f"{NAMESPACE}.store.{statistic.counted_as}"
     create(name, [observe], statistic.unit, statistic.documentation)

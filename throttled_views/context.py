@@ -215,6 +215,7 @@ class Outcome:
     Args:
         scope_id: The `id` of the scope it is of; 0 if no route serves it yet.
         endpoint: What serves that scope.
+        began: The `id` of the scope that was there before a route was.
 
     Attributes:
         is_told: Whether what began it, before there was a route, puts its fields on
@@ -232,6 +233,7 @@ class Outcome:
         "_pending",
         "_rendered",
         "_units",
+        "began",
         "delay_us",
         "endpoint",
         "is_told",
@@ -241,9 +243,12 @@ class Outcome:
         "scope_id",
     )
 
-    def __init__(self, scope_id: int = 0, endpoint: object = None) -> None:
+    def __init__(
+        self, scope_id: int = 0, endpoint: object = None, *, began: int = 0
+    ) -> None:
         self.scope_id = scope_id
         self.endpoint = endpoint
+        self.began = began or scope_id
         self.is_told = not scope_id
         self.phase: CheckPhase = "early" if scope_id else "app"
         self.open: list[Answer] = []
@@ -267,6 +272,10 @@ class Outcome:
         """The rules that must not be decided for this request again."""
         self._build()
         return self._decided
+
+    def decided_none_of(self, rules: Iterable[object]) -> bool:
+        """Tell whether none of *rules* was decided for this request yet."""
+        return not any(rule in self.decided for rule in rules)
 
     def owed(self, store: Store, key: str, cost: int) -> int | None:
         """

@@ -98,7 +98,7 @@ class RateLimitMiddleware:
             return
         if isinstance(self.app, Starlette):
             scope["app"] = self.app  # as it does itself: its handlers are asked
-        send = begin_app(scope, send)
+        send = begin_app(scope, send, self.rules)
         if not self._plans:
             await self.app(scope, receive, send)
             return

@@ -243,16 +243,19 @@ def begin(scope: Scope) -> None:
         scope[SCOPE_KEY] = Outcome(id(scope), scope.get("endpoint"))
 
 
-def begin_app(scope: Scope, send: Send) -> Send:
+def begin_app(scope: Scope, send: Send, rules: Iterable[object]) -> Send:
     """
     Begin to serve *scope* before there is a route; return what sends and tells.
 
-    Of several who do so, the first tells. What a copy of a scope that a route serves
-    brings along is of another request, which an application dispatches by itself.
+    Of several who do so, the first tells. Where one has decided its *rules* already,
+    for another scope than this, it is a copy: another request, which an application
+    dispatches by itself.
     """
-    if SCOPE_KEY in scope and outcome_of(scope).scope_id in {0, id(scope)}:
-        return send
-    scope[SCOPE_KEY] = Outcome()
+    if SCOPE_KEY in scope:
+        outcome = outcome_of(scope)
+        if outcome.began == id(scope) or outcome.decided_none_of(rules):
+            return send
+    scope[SCOPE_KEY] = Outcome(began=id(scope))
     return partial(send_with_headers, send, scope)
 
 

@@ -1,0 +1,472 @@
+"""Corners of the work with FastAPI, each of which let something through once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+
+import fastapi
+import pytest
+from fastapi import APIRouter, Depends, FastAPI, HTTPException
+from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request as StarletteRequest
+from starlette.responses import Response
+from starlette.types import Message
+
+from tests.asgi import answers, app_of, statuses
+from throttled_views import (
+    ConfigurationError,
+    Limit,
+    Limiter,
+    RateLimitMiddleware,
+    RegistrationError,
+    ThrottledRouter,
+    ThrottledView,
+    ViewDefinitionError,
+    audit,
+    route,
+)
+from throttled_views._binding import includes_by_endpoint
+
+if TYPE_CHECKING:
+
+    class Unknown(str):
+        """Exists for type checkers only."""
+
+        __slots__ = ()
+
+
+ItemT = TypeVar("ItemT")
+
+
+async def user() -> str:
+    """Be a dependency."""
+    return "alice"
+
+
+async def by_user(name: Annotated[str, Depends(user)]) -> str:
+    """Name a client late: FastAPI has to solve it."""
+    return name
+
+
+def name_of_type(thing: object) -> str:
+    """Return what a parameter is called."""
+    return type(thing).__name__
+
+
+# --- routes
+
+
+class Taken(ThrottledView):
+    """A view whose endpoint is taken to another router."""
+
+    path = "/view"
+    throttle = "2/h"
+
+    async def get(self) -> int:
+        """Be limited."""
+        return 1
+
+
+def taken_to(router: APIRouter) -> FastAPI:
+    """Return an application with *router*, and another one with its endpoints."""
+    other = APIRouter(prefix="/taken")
+    for each in router.routes:
+        endpoint: Any = getattr(each, "endpoint", None)
+        other.add_api_route(getattr(each, "path", ""), endpoint)
+    return app_of(router, other)
+
+
+def three_on(limiter: Limiter) -> ThrottledRouter:
+    """Return a router with a view, a limited function, and one by the default."""
+    router = ThrottledRouter(limiter)
+    router.add_view(Taken)
+
+    @router.get("/function")
+    @limiter.limit("2/h")
+    async def function() -> int:
+        return 1
+
+    @router.get("/default")
+    async def default() -> int:
+        return 1
+
+    return router
+
+
+@pytest.mark.parametrize("path", ["/view", "/function", "/default"])
+async def test_an_endpoint_that_is_taken_along_is_limited_or_found(path: str) -> None:
+    """Libraries make routes of their own of an endpoint; an audit tells the truth."""
+    app = taken_to(three_on(Limiter("2/h")))
+    requests = (f"GET /taken{path}", f"GET {path}", f"GET /taken{path}", f"GET {path}")
+    is_limited = [200, 200, 429, 429] == await statuses(app, *requests)
+
+    assert includes_by_endpoint() == is_limited
+    assert [is_limited] == [
+        not each.is_unlimited for each in audit(app) if each.path == f"/taken{path}"
+    ]
+
+
+def test_a_route_without_methods_is_refused() -> None:
+    """Starlette takes no methods for all there are."""
+    router = ThrottledRouter(Limiter("2/h"))
+
+    with pytest.raises(RegistrationError, match="it has no methods"):
+        router.add_api_route("/", user, methods=[], operation_id="x")
+
+
+async def test_a_plain_route_without_methods_has_one_budget() -> None:
+    """No client chooses a budget by the name of its method."""
+    app = FastAPI()
+    endpoint = Limiter().limit("2/h")(user)
+    app.router.add_api_route("/", endpoint, methods=[], operation_id="x")
+    requests = [f"M{number} /" for number in range(4)]
+
+    assert [200, 200, 429, 429] == await statuses(app, *requests)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("/{tenant}/{id}", "/{tenant}/health"),
+        ("/{x}", "/{y:int}"),
+        ("/{rest:path}", "/{id}/meta"),
+        ("/{x:float}", "/{y:int}"),
+    ],
+)
+def test_a_path_that_an_earlier_one_takes_is_refused(earlier: str, later: str) -> None:
+    """Also below a parameter, and where a parameter takes all that another does."""
+    router = ThrottledRouter(Limiter("2/h"))
+    router.add_api_route(earlier, user, name="first")
+
+    with pytest.raises(RegistrationError, match="the earlier first"):
+        router.add_api_route(later, by_user, name="second")
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("/{tenant}/me", "/{tenant}/{id}"),
+        ("/{x:int}", "/{y}"),
+        ("/{id}", "/{name}"),
+        ("/{x}", "/{rest:path}"),
+        ("/{x:int}", "/{y:float}"),
+    ],
+)
+def test_a_path_that_is_reached_is_not_refused(earlier: str, later: str) -> None:
+    """A function may be registered twice, and what is left over may be served."""
+    router = ThrottledRouter(Limiter("2/h"))
+    router.add_api_route(earlier, user, name="first")
+    router.add_api_route(later, by_user, name="second")
+
+    assert 2 == len(router.routes)
+
+
+# --- what is charged
+
+
+@pytest.mark.parametrize("outer", ["dependency", "middleware"])
+async def test_the_dearest_limit_of_a_bucket_is_what_is_charged(outer: str) -> None:
+    """A budget of the application does not hide what an endpoint costs."""
+    limiter = Limiter()
+    app = FastAPI()
+    if outer == "middleware":
+        app.add_middleware(
+            RateLimitMiddleware, limiter=limiter, throttle=Limit("10/h", bucket="api")
+        )
+    depends = Depends(limiter.dependency("10/h", bucket="api"))
+    extra = [depends] if outer == "dependency" else []
+
+    @app.get("/", dependencies=extra)
+    @limiter.limit("10/h", bucket="api", cost=4)
+    async def get() -> int:
+        return 1
+
+    received = await answers(app, *["GET /"] * 3)
+
+    assert [200, 200, 429] == [each.status_code for each in received]
+    assert ["6", "2"] == [each.headers["RateLimit-Remaining"] for each in received[:2]]
+
+
+async def test_what_a_later_function_raises_is_not_charged() -> None:
+    """The charge of one limiter comes back if the key function of another raises."""
+
+    def refuse(_request: Request) -> str:
+        raise HTTPException(400)
+
+    one, two = Limiter(), Limiter()
+    router = ThrottledRouter(one)
+
+    @router.get("/")
+    @two.limit("2/h", key_func=refuse)
+    @one.limit("2/h")
+    async def get() -> int:
+        return 1
+
+    assert [400] * 4 == await statuses(app_of(router), *["GET /"] * 4)
+
+
+async def test_requests_in_a_request_are_charged_each() -> None:
+    """A handler that dispatches a copy of its scope makes another request of it."""
+    limiter = Limiter()
+    app = FastAPI()
+    app.add_middleware(RateLimitMiddleware, limiter=limiter, throttle="3/h")
+
+    @app.get("/one")
+    async def one() -> int:
+        return 1
+
+    @app.get("/batch")
+    async def batch(request: Request) -> list[int]:
+        found: list[int] = []
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                found.append(message["status"])
+
+        async def receive() -> Message:
+            return {"type": "http.request"}
+
+        for _ in range(4):
+            inner = {**request.scope, "path": "/one", "raw_path": b"/one"}
+            await app(inner, receive, send)
+        return found
+
+    [received] = await answers(app, "GET /batch")
+
+    assert [200, 200, 429, 429] == received.json()
+
+
+# --- what a guard is around
+
+
+async def test_a_sync_function_may_call_a_parameter_handler() -> None:
+    """No name of ours is in the way of a user's."""
+    router = ThrottledRouter(Limiter(Limit("2/h", key_func=by_user)))
+
+    @router.get("/")
+    def get(handler: str) -> str:
+        return handler
+
+    [received] = await answers(app_of(router), "GET /?handler=x")
+    assert "x" == received.json()
+
+
+async def test_a_handler_may_take_what_a_guard_takes() -> None:
+    """FastAPI gives the connection, and the response, to one parameter only."""
+    app = FastAPI()
+
+    @app.get("/")
+    @Limiter().limit("2/h", key_func=by_user)
+    async def get(
+        mine: Annotated[HTTPConnection, "mine"], answer: Response, q: int = 0
+    ) -> list[object]:
+        answer.headers["X-Mine"] = mine.url.path
+        return [q, mine.url.path]
+
+    [received] = await answers(app, "GET /?q=3")
+
+    assert [3, "/"] == received.json()
+    assert ("/", "1") == (
+        received.headers["X-Mine"],
+        received.headers["RateLimit-Remaining"],
+    )
+
+
+class Streamer:
+    """An object that streams when it is called."""
+
+    async def __call__(self) -> AsyncIterator[int]:
+        """Yield."""
+        for number in range(3):
+            yield number
+
+
+class SyncStreamer:
+    """An object that streams in a thread."""
+
+    def __call__(self) -> Iterator[int]:
+        """Yield."""
+        yield from range(3)
+
+
+@pytest.mark.skipif(
+    tuple(map(int, fastapi.__version__.split(".")[:2])) < (0, 134),
+    reason="FastAPI does not stream what is yielded",
+)
+@pytest.mark.parametrize(
+    "streamer", [Streamer(), SyncStreamer()], ids=["async", "sync"]
+)
+async def test_an_object_that_streams_is_served(streamer: Callable[..., Any]) -> None:
+    """What FastAPI takes for a stream is one for a guard, too, and keeps its name."""
+    router = ThrottledRouter(Limiter(Limit("2/h", key_func=by_user)))
+    router.add_api_route("/", streamer)
+    app = app_of(router)
+    received = await answers(app, "GET /", "GET /", "GET /")
+
+    assert [200, 200, 429] == [each.status_code for each in received]
+    assert ["0", "1", "2"] == received[0].text.split()
+    assert "/" == app.url_path_for(type(streamer).__name__)
+
+
+class Slotted(HTTPException):
+    """An error with an attribute in a slot, and one that is not set."""
+
+    __slots__ = ("code", "unset")
+
+    def __init__(self) -> None:
+        super().__init__(404)
+        self.code = 7
+
+
+class MadeOtherwise(HTTPException):
+    """An error whose class takes what Python does not give it again."""
+
+    def __new__(cls, *, code: int = 7) -> MadeOtherwise:  # noqa: PYI034 - for 3.11
+        """Be made by keyword only."""
+        self = super().__new__(cls)
+        self.code = code
+        return self
+
+    def __init__(self, *, code: int = 7) -> None:
+        super().__init__(404)
+        self.code = code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Slotted(), MadeOtherwise(), HTTPException(404)],
+    ids=lambda e: type(e).__name__,
+)
+async def test_an_error_of_the_user_is_never_changed(error: HTTPException) -> None:
+    """It may be raised for each request; the fields are of that request."""
+    app = FastAPI()
+
+    @app.get("/")
+    @Limiter().limit("5/h")
+    async def get() -> int:
+        raise error
+
+    received = await answers(app, *["GET /"] * 3)
+
+    assert ["4", "3", "2"] == [each.headers["RateLimit-Remaining"] for each in received]
+    assert error.headers is None
+    assert 7 == getattr(error, "code", 7)
+
+
+async def test_a_middleware_raises_again_what_starlette_would() -> None:
+    """A handler of `Exception` answers, and the server still gets to see the error."""
+
+    def fail(_request: Request) -> str:
+        raise ZeroDivisionError
+
+    app = FastAPI()
+    limiter = Limiter(key_func=fail)
+    app.add_middleware(RateLimitMiddleware, limiter=limiter, throttle="3/h")
+
+    @app.exception_handler(Exception)
+    async def answer(_request: Request, _error: Exception) -> Response:
+        return Response("sorry", 500)
+
+    with pytest.raises(ZeroDivisionError):
+        await answers(app, "GET /")
+    assert [500] == await statuses(app, "GET /")
+
+
+# --- what a declaration takes
+
+
+def by_alias(request: StarletteRequest) -> Unknown:
+    """Be annotated with a name that exists for type checkers only."""
+    return request.headers["X-Name"]  # type: ignore[return-value] # pyright: ignore[reportReturnType]
+
+
+async def test_an_annotation_that_is_unknown_leaves_the_others_alone() -> None:
+    """A key function that takes the request is early, whatever it returns."""
+    router = ThrottledRouter(Limiter(Limit("2/h", key_func=by_alias)))
+    router.add_api_route("/", user)
+    app = app_of(router)
+
+    assert [("early", 1)] == [
+        (each.limits[0].phase, len(each.limits)) for each in audit(app) if each.limits
+    ]
+
+
+def yields(request: Request) -> Iterator[str]:
+    """Yield a key."""
+    yield request.url.path
+
+
+async def yields_async(request: Request) -> AsyncIterator[str]:
+    """Yield a key."""
+    yield request.url.path
+
+
+@pytest.mark.parametrize("function", [yields, yields_async], ids=["sync", "async"])
+def test_a_function_that_yields_is_refused(function: Callable[..., Any]) -> None:
+    """Nobody would go on with it: it is called once for each request."""
+    with pytest.raises(ConfigurationError, match="yields"):
+        Limiter(Limit("2/h", key_func=function))
+
+
+def test_a_constructor_that_takes_a_request_cannot_serve_a_socket() -> None:
+    """That is told at registration, not at the first handshake."""
+
+    class Chat(ThrottledView):
+        path = "/chat"
+        throttle = "2/h"
+
+        def __init__(self, request: Request) -> None:
+            self.request = request
+
+        @route.websocket("/")
+        async def talk(self) -> None: ...
+
+    with pytest.raises(ViewDefinitionError, match="has no Request to give"):
+        Chat.as_router()
+
+
+async def test_a_frozen_dataclass_may_have_what_is_injected() -> None:
+    """An attribute is injected before the constructor of a dataclass runs."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Frozen(ThrottledView):
+        path: ClassVar[str] = "/"  # type: ignore[misc]  # pyright: ignore[reportIncompatibleVariableOverride]
+        throttle: ClassVar[Any] = "2/h"  # type: ignore[misc]
+        request: Annotated[Request, "of this request"] = dataclasses.field(init=False)
+
+        async def get(self) -> str:
+            return self.request.url.path
+
+    [received] = await answers(app_of(Frozen.as_router()), "GET /")
+    assert "/" == received.json()
+
+
+def test_a_route_is_not_added_to_a_finished_view() -> None:
+    """A class decorator that does so would change nothing."""
+
+    @route.get("/extra")
+    async def extra(self: Taken) -> int:
+        return 1
+
+    with pytest.raises(ViewDefinitionError, match="when the class was made"):
+        Taken.extra = extra
+
+
+class Collection(ThrottledView, Generic[ItemT]):
+    """A view with a type variable."""
+
+    throttle = "2/h"
+
+    async def get(self) -> ItemT:
+        """Return one."""
+        raise NotImplementedError
+
+
+def test_a_generic_view_with_arguments_is_no_class() -> None:
+    """The message says what to write."""
+    router = ThrottledRouter(Limiter())
+
+    with pytest.raises(RegistrationError, match="it is no class of its own"):
+        router.add_view(Collection[int])

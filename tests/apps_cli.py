@@ -83,7 +83,7 @@ class Items(ThrottledView):
         """Have turns."""
         return ""
 
-    @limit(Limit("9/h", key_func=by_user))
+    @limit(Limit("9/h", key_func=by_user), Limit("3/h", shadow=True))
     @route.get("/mine")
     async def mine(self) -> str:
         """Have a key that FastAPI solves."""

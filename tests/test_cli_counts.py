@@ -103,7 +103,7 @@ def test_a_client_is_what_a_key_function_returns() -> None:
     """Where that needs a request, a person says what it returns."""
     request("GET /v1/items/mine", headers={"User": "alice"})
 
-    assert {"1": 8} == left("Items.mine", "user alice")
+    assert {"1": 8} == left("Items.mine", "user alice", "--limit", "1")
 
 
 def test_a_client_of_a_socket_can_be_asked_for() -> None:

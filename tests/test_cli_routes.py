@@ -58,6 +58,7 @@ def test_limits_are_below_each_other() -> None:
         "100/h (all) by sliding_log",
         "dynamic (plan) cost dynamic bucket plans",
         "7/m (dependency 7/m)",
+        "3/h in shadow",
     ):
         assert told in said
 

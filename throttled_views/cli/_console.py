@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 
 from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from rich.text import Text
 
 __all__ = [
     "duration_text",
     "errors",
-    "lines",
     "moment_text",
     "output",
     "print_json",
@@ -47,9 +45,9 @@ def errors() -> Console:
 def progress() -> Generator[Progress]:
     """Show how far it is, to somebody who looks."""
     console = errors()
-    with Progress(
-        console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    # Older versions of Rich end the line of a bar that they do not show.
+    with nullcontext() if bar.disable else bar:
         yield bar
 
 
@@ -59,13 +57,6 @@ def table_of(*columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
-
-
-def lines(texts: Iterable[str | Text]) -> Text:
-    """Return *texts* below each other. What users wrote is no markup."""
-    return Text("\n").join(
-        each if isinstance(each, Text) else Text(each) for each in texts
-    )
 
 
 def print_json(value: object) -> None:

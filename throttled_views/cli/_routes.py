@@ -8,7 +8,7 @@ from dataclasses import asdict
 from rich.text import Text
 
 from throttled_views.auditing import AuditedLimit, AuditedRoute
-from throttled_views.cli._console import lines, output, print_json, table_of
+from throttled_views.cli._console import output, print_json, table_of
 from throttled_views.quotas import Algorithm
 
 __all__ = ["is_fine", "print_routes"]
@@ -28,22 +28,23 @@ def print_routes(routes: Sequence[AuditedRoute], *, as_json: bool) -> None:
         return
     table = table_of("Methods", "Path", "Name", "Limits", "Keys", "Phases", "Notes")
     for each in routes:
+        # A row for each limit, so that all of it stays in a line in any width.
+        first, *further = _limits(each)
+        methods = "+".join(each.methods) or "any"
         table.add_row(
-            Text("+".join(each.methods) or "any"),
-            Text(each.path or "/"),
-            Text(each.name),
-            _limits(each),
-            lines(limit.key for limit in each.limits),
-            lines(limit.phase for limit in each.limits),
-            _notes(each),
+            methods, Text(each.path or "/"), Text(each.name), *first, _notes(each)
         )
+        for limit in further:
+            table.add_row("", "", "", *limit)
     output().print(table)
 
 
-def _limits(route: AuditedRoute) -> Text:
-    if route.is_unlimited:
-        return Text("UNLIMITED", "bold red")
-    return lines(_limit(each) for each in route.limits)
+def _limits(route: AuditedRoute) -> list[tuple[Text, Text, str]]:
+    """Return a limit of *route*, its key function and its phase for each row."""
+    if not route.limits:
+        text = Text("UNLIMITED", "bold red") if route.is_unlimited else Text()
+        return [(text, Text(), "")]
+    return [(_limit(each), Text(each.key), each.phase) for each in route.limits]
 
 
 def _limit(limit: AuditedLimit) -> Text:
@@ -54,12 +55,14 @@ def _limit(limit: AuditedLimit) -> Text:
         "" if limit.using is Algorithm.TOKEN_BUCKET else f"by {limit.using}",
         "" if limit.cost == 1 else f"cost {limit.cost or 'dynamic'}",
         f"bucket {limit.bucket}" if limit.bucket else "",
+        "in shadow" if limit.shadow else "",
         "" if limit.enabled else "switched off",
     ]
-    return Text(" ".join(filter(None, notes)), "" if limit.enabled else "yellow")
+    is_enforced = limit.enabled and not limit.shadow
+    return Text(" ".join(filter(None, notes)), "" if is_enforced else "yellow")
 
 
 def _notes(route: AuditedRoute) -> Text:
     notes = [Text(route.exempt, "yellow")] if route.exempt else []
     notes += [Text(route.problem, "red")] if route.problem else []
-    return lines(notes)
+    return Text("\n").join(notes)

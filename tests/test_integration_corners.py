@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 import fastapi
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, HTTPException
+from fastapi.exceptions import FastAPIError
 from starlette.requests import HTTPConnection, Request
 from starlette.requests import Request as StarletteRequest
 from starlette.responses import Response
@@ -452,6 +453,24 @@ def test_a_route_is_not_added_to_a_finished_view() -> None:
 
     with pytest.raises(ViewDefinitionError, match="when the class was made"):
         Taken.extra = extra
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda limiter, add: add("/", limiter.limit(user)),
+        lambda limiter, add: add(
+            "/", user, dependencies=[Depends(limiter.limit("5/h"))]
+        ),
+    ],
+    ids=["without parentheses", "as a dependency"],
+)
+def test_a_decorator_is_neither_an_endpoint_nor_a_dependency(
+    write: Callable[[Limiter, Callable[..., None]], None],
+) -> None:
+    """FastAPI would answer each request 422, for want of a handler."""
+    with pytest.raises(FastAPIError, match="LimitIsADecorator"):
+        write(Limiter(), FastAPI().add_api_route)
 
 
 class Collection(ThrottledView, Generic[ItemT]):

@@ -6,6 +6,7 @@ An application has one. Where none is given, all share the process-wide default.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 import weakref
@@ -14,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from threading import Lock
 from types import MethodType
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, cast
 
 from throttled_views._binding import (
     HandlerDecorator,
@@ -99,6 +100,23 @@ __all__ = ["Limiter"]
 
 _logger = logging.getLogger("throttled_views")
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
+
+
+class _LimitIsADecorator:
+    """What FastAPI complains of where it is given a decorator to call."""
+
+
+# By which FastAPI refuses `@limiter.limit` that was given a function for a quota, and
+# `Depends(limiter.limit("5/m"))`; each request would be answered 422.
+_OF_A_DECORATOR = inspect.Signature(
+    [
+        inspect.Parameter(
+            "handler",
+            inspect.Parameter.POSITIONAL_ONLY,
+            annotation=_LimitIsADecorator,
+        )
+    ]
+)
 
 
 class Limiter:
@@ -197,6 +215,7 @@ class Limiter:
         def decorate(handler: HandlerT, /) -> HandlerT:
             return _limited(self, handler, limits)
 
+        cast("Any", decorate).__signature__ = _OF_A_DECORATOR
         return decorate
 
     def exempt(self, handler: _FunctionT, /) -> _FunctionT:

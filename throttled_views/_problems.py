@@ -8,9 +8,11 @@ from typing import Any
 from throttled_views._binding import is_same
 from throttled_views._captures import captor_of, captured_methods
 from throttled_views._declaration import WEBSOCKET, is_decorated
+from throttled_views._endpoints import is_guarded
 from throttled_views._found import Found
 from throttled_views._functions import check_connection
 from throttled_views.errors import ViewDefinitionError
+from throttled_views.routing import ThrottledRoute
 
 __all__ = ["problem_of"]
 
@@ -20,6 +22,7 @@ def problem_of(found: Found, limited: Sequence[Any]) -> str | None:
     return (
         _problem_of_mounts(found)
         or _problem_of_sockets(found)
+        or _problem_of_kind(found)
         or _problem_of_decorators(found, limited)
         or _problem_of_order(found)
     )
@@ -45,6 +48,17 @@ def _problem_of_sockets(found: Found) -> str | None:
     except ViewDefinitionError as error:
         return f"RateLimitMiddleware fails here. {error}"
     return None
+
+
+def _problem_of_kind(found: Found) -> str | None:
+    """Tell of what was taken from a router of ours, whose routes decide its limits."""
+    is_of_ours = isinstance(found.route, ThrottledRoute) or is_guarded(found.endpoint)
+    if is_of_ours or not found.declaration.parts or found.declaration.limits_others:
+        return None
+    return (
+        f"{found.declaration.name} says what it is limited to, and this route is none "
+        "of a ThrottledRouter, which would decide it. Register it on one"
+    )
 
 
 def _problem_of_decorators(found: Found, limited: Sequence[Any]) -> str | None:

@@ -46,9 +46,10 @@ EXAMPLES = ROOT / "examples"
 MODULES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 # Those that run on the FastAPI at hand: it has to know streams of events for one.
 SERVED = [each for each in MODULES if each != "stream" or find_spec("fastapi.sse")]
+PACKAGES = sorted(f"{path.parent.name}.main" for path in EXAMPLES.glob("*/main.py"))
 
 
-@pytest.mark.parametrize("name", [*SERVED, "shop.main"])
+@pytest.mark.parametrize("name", [*SERVED, *PACKAGES])
 def test_an_example_can_be_served(name: str) -> None:
     """It has an application, under the name that its docstring gives uvicorn."""
     module = import_module(f"examples.{name}")
@@ -59,7 +60,7 @@ def test_an_example_can_be_served(name: str) -> None:
     assert name == "quickstart" or f"uvicorn examples.{name}:app" in said
 
 
-@pytest.mark.parametrize("name", [*SERVED, "shop.main"])
+@pytest.mark.parametrize("name", [*SERVED, *PACKAGES])
 def test_an_example_forgets_no_route(name: str) -> None:
     """Each is limited, or says that it is not, and no limit is misplaced."""
     routes = audit(import_module(f"examples.{name}").app)
@@ -72,7 +73,10 @@ def test_the_index_lists_all_examples() -> None:
     index = (EXAMPLES / "README.md").read_text("utf-8")
     listed = re.findall(r"^\| \[(\S+)\]\(\1\) \|", index, re.MULTILINE)
 
-    assert sorted([*(f"{name}.py" for name in MODULES), "shop/"]) == sorted(listed)
+    files = [f"{name}.py" for name in MODULES]
+    directories = [f"{name.partition('.')[0]}/" for name in PACKAGES]
+
+    assert sorted([*files, *directories]) == sorted(listed)
 
 
 class TestQuickstart:

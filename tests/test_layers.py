@@ -41,6 +41,8 @@ ORDER = (
     "_view_binding",
     "_declaration",
     "_guard",
+    "_handlers",
+    "_claims",
     "limiter",
     "_openapi",
     "routing",

@@ -27,14 +27,13 @@ from throttled_views._binding import (
 )
 from throttled_views._declaration import WEBSOCKET
 from throttled_views._functions import check_connection, check_functions
+from throttled_views._handlers import Definition, Handler
 from throttled_views._view_binding import SETTINGS
 from throttled_views.errors import ConfigurationError, ViewDefinitionError
 from throttled_views.limits import Limit, available, limits_of
 from throttled_views.routing import (
     LIMITS_MARK,
     ROUTES_MARK,
-    Definition,
-    Handler,
     forget_marked,
     marked_in,
 )

@@ -12,7 +12,6 @@ the methods of a view, and the router turns the marks into routes.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -24,15 +23,12 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import (
     Any,
     ClassVar,
-    NamedTuple,
     NoReturn,
     Protocol,
-    Self,
     TypeVar,
     Unpack,
     cast,
@@ -42,7 +38,7 @@ from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
-from starlette.routing import compile_path, get_name
+from starlette.routing import get_name
 from starlette.types import Lifespan, Receive, Scope, Send
 
 from throttled_views._binding import (
@@ -59,6 +55,7 @@ from throttled_views._binding import (
     name_of,
     not_async,
 )
+from throttled_views._claims import Served, refuse_captured
 from throttled_views._declaration import (
     WEBSOCKET,
     Declaration,
@@ -73,9 +70,9 @@ from throttled_views._declaration import (
 from throttled_views._endpoints import guarded, is_guarded
 from throttled_views._functions import check_connection, check_functions
 from throttled_views._guard import guard_of
+from throttled_views._handlers import Definition, Handler, options_of
 from throttled_views._openapi import document, held_by_dependencies
 from throttled_views._plan import Plan, decide_all, early_plans
-from throttled_views._templates import examples_of
 from throttled_views._view_binding import view_endpoint
 from throttled_views.errors import (
     ConfigurationError,
@@ -91,7 +88,6 @@ from throttled_views.limiter import (
 )
 from throttled_views.limits import (
     EXEMPT,
-    KeyFunc,
     Limit,
     LimitOptions,
     Throttle,
@@ -109,10 +105,8 @@ from throttled_views.outcome import (
     serve_and_settle,
     telling,
 )
-from throttled_views.quotas import Algorithm
 from throttled_views.stores.base import Store
 from throttled_views.stores.deciding import Taken
-from throttled_views.throttled import Throttled
 
 __all__ = ["ThrottledRoute", "ThrottledRouter", "exempt", "limit", "route"]
 
@@ -251,70 +245,6 @@ route = _Route()
 
 
 # --- views, as a router sees them -----------------------------------------------------
-
-
-class Handler(NamedTuple):
-    """
-    A handler of a view.
-
-    Attributes:
-        name: Name of the method.
-        calls: The routes that lead to it.
-        throttled: Its limits; None leaves them to the limiter's default.
-        key_func: What the view says where a limit does not.
-        using: The same.
-        bucket: The same.
-    """
-
-    name: str
-    calls: tuple[RouteCall, ...]
-    throttled: Throttled | None
-    key_func: KeyFunc | None
-    using: Algorithm | None
-    bucket: str | None
-
-    @property
-    def is_socket(self) -> bool:
-        """Whether it serves WebSockets."""
-        return any(call.verb == "websocket" for call in self.calls)
-
-    @property
-    def methods(self) -> str:
-        """The methods it serves, as keys have them."""
-        if self.is_socket:
-            return WEBSOCKET
-        return joined({method for call in self.calls for method in call.methods})
-
-    def completed(self, limits: Sequence[Limit]) -> tuple[Limit, ...]:
-        """Return *limits* with what the view says where they do not."""
-        return tuple(
-            replace(
-                limit,
-                key_func=limit.key_func or self.key_func,
-                using=limit.using or self.using,
-                bucket=limit.bucket or self.bucket,
-            )
-            for limit in limits
-        )
-
-    def with_limits(self, limits: Sequence[Limit]) -> Self:
-        """Return this handler, limited by *limits*."""
-        return self._replace(throttled=Throttled.declared(limits))
-
-
-class Definition(NamedTuple):
-    """
-    A view, as it was defined.
-
-    Attributes:
-        path: Path, relative to the router's.
-        options: Tags and dependencies of its routes.
-        handlers: Its handlers, in the order of their definition.
-    """
-
-    path: str
-    options: Mapping[str, Sequence[object]]
-    handlers: Sequence[Handler]
 
 
 class _View(Protocol):
@@ -459,47 +389,6 @@ def _guarded(
     return served
 
 
-class _Served(NamedTuple):
-    """A route of a router, as far as another can capture its path."""
-
-    name: str
-    methods: frozenset[str]
-    path: str
-    is_of_view: bool
-
-    def replaces(self, other: _Served) -> bool:
-        """
-        Tell whether all requests for *other*, of a view or hidden by one, come here.
-
-        Functions may be registered twice, as on any router: the first one serves.
-        """
-        return bool(
-            (self.is_of_view or other.is_of_view)
-            and self.methods & other.methods
-            and _shape(self.path) == _shape(other.path)
-        )
-
-    def captures(self, other: _Served) -> bool:
-        """Tell whether all requests for *other* would come here, if this came first."""
-        regex, _, convertors = compile_path(self.path)
-        _, template, parameters = compile_path(other.path)
-        paths = [*examples_of(template, parameters)]
-        return bool(
-            convertors
-            and paths
-            and self.methods & other.methods
-            and _shape(self.path) != _shape(other.path)
-            and all(map(regex.match, paths))
-        )
-
-
-def _shape(path: str) -> object:
-    """Return *path* without the names of its parameters."""
-    _, template, convertors = compile_path(path)
-    kinds = [type(each) for each in convertors.values()]
-    return re.sub(r"{\w+}", "{}", template), kinds
-
-
 class ThrottledRouter(APIRouter):
     """
     An `APIRouter` whose every route is limited.
@@ -521,7 +410,7 @@ class ThrottledRouter(APIRouter):
             raise _unlimited("routes=[…]")
         self.limiter = checked_limiter(limiter)
         base: type[APIRoute] = kwargs.pop("route_class", ThrottledRoute)
-        self._served: list[_Served] = []
+        self._served: list[Served] = []
         super().__init__(route_class=_route_class(self.limiter, base), **kwargs)
         self.lifespan_context = _closing(self.limiter.store, self.lifespan_context)
 
@@ -544,7 +433,7 @@ class ThrottledRouter(APIRouter):
         for handler in definition.handlers:
             endpoint = self._endpoint(view, handler)
             for call in handler.calls:
-                options = _options(call, (kwargs, definition.options))
+                options = options_of(call, (kwargs, definition.options))
                 if len(call.args) < 2:  # noqa: PLR2004 - a WebSocket's second is its name
                     options.setdefault("name", f"{view.__name__}.{handler.name}")
                 path = f"{prefix}{definition.path}{call.path}"
@@ -606,8 +495,8 @@ class ThrottledRouter(APIRouter):
     ) -> None:
         """Note what is on this router; refuse it if nothing would reach it."""
         is_of_view = bool(declaration_of(endpoint).handler)
-        served = _Served(name, methods, self.prefix + path, is_of_view)
-        _refuse_captured(served, self._served)
+        served = Served(name, methods, self.prefix + path, is_of_view)
+        refuse_captured(served, self._served)
         self._served.append(served)
 
     def add_api_websocket_route(
@@ -644,7 +533,7 @@ class ThrottledRouter(APIRouter):
         together = [*self._served]
         for served in router._served:  # noqa: SLF001 - another of this class
             here = served._replace(path=prefix + served.path)
-            _refuse_captured(here, together)
+            refuse_captured(here, together)
             together.append(here)
         super().include_router(router, *args, **kwargs)
         self._served = together  # an older FastAPI has claimed some of them, too
@@ -668,59 +557,6 @@ class ThrottledRouter(APIRouter):
     def frontend(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refuse: the files of a frontend cannot be limited here."""
         raise _unlimited("a frontend")
-
-
-_LISTS = ("tags", "dependencies", "callbacks")
-_OF_ROUTES = {
-    "default_response_class": "response_class",
-    "deprecated": "deprecated",
-    "include_in_schema": "include_in_schema",
-    "generate_unique_id_function": "generate_unique_id_function",
-    "max_body_size": "max_body_size",
-    "form_limits": "form_limits",
-}
-
-
-def _options(call: RouteCall, outer: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the options of *call*, with those that hold for a whole view or router."""
-    options = {name: value for name, value in call.kwargs.items() if name != "path"}
-    for name, value in (
-        (name, value) for each in outer for name, value in each.items()
-    ):
-        if call.verb == "websocket" and name != "dependencies":
-            continue
-        if name in _LISTS:
-            inner = [each[name] for each in outer if each.get(name)]
-            inner.append(call.kwargs.get(name) or ())
-            options[name] = [each for some in inner for each in some]
-        elif name == "responses":
-            options[name] = {**value, **(call.kwargs.get(name) or {})}
-        elif name in _OF_ROUTES:
-            options.setdefault(_OF_ROUTES[name], value)
-        else:
-            raise RegistrationError(
-                "add_view",
-                f"{name!r} is no option of the routes of a view",
-                "Give it to the ThrottledRouter",
-            )
-    return options
-
-
-def _refuse_captured(served: _Served, earlier_ones: Sequence[_Served]) -> None:
-    for earlier in earlier_ones:
-        if earlier.replaces(served):
-            raise RegistrationError(
-                f"{served.name} at {served.path!r}",
-                f"the earlier {earlier.name} at {earlier.path!r} serves the same "
-                f"requests, {'+'.join(sorted(earlier.methods & served.methods))}",
-                "Give it another path or method, or register one of them",
-            )
-        if earlier.captures(served):
-            raise RegistrationError(
-                f"{served.name} at {served.path!r}",
-                f"the earlier {earlier.name} at {earlier.path!r} captures it",
-                f"Declare {served.name} before {earlier.name}",
-            )
 
 
 def _closing(store: Store, lifespan: Lifespan[Any]) -> Lifespan[Any]:

@@ -18,6 +18,7 @@ from fastapi import params
 
 from throttled_views._binding import name_of
 from throttled_views._definition import VERBS, ClassBody, definition_of
+from throttled_views._handlers import Definition
 from throttled_views._view_binding import SETTINGS
 from throttled_views.errors import ViewDefinitionError
 from throttled_views.limiter import Limiter
@@ -26,7 +27,6 @@ from throttled_views.quotas import Algorithm
 from throttled_views.routing import (
     LIMITS_MARK,
     ROUTES_MARK,
-    Definition,
     ThrottledRouter,
 )
 from throttled_views.throttled import Throttled

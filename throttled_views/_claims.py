@@ -1,0 +1,72 @@
+"""What is on a router, and what of it would take the requests to something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from starlette.routing import compile_path
+
+from throttled_views._templates import examples_of
+from throttled_views.errors import RegistrationError
+
+__all__ = ["Served", "refuse_captured"]
+
+
+class Served(NamedTuple):
+    """A route of a router, as far as another can capture its path."""
+
+    name: str
+    methods: frozenset[str]
+    path: str
+    is_of_view: bool
+
+    def replaces(self, other: Served) -> bool:
+        """
+        Tell whether all requests for *other*, of a view or hidden by one, come here.
+
+        Functions may be registered twice, as on any router: the first one serves.
+        """
+        return bool(
+            (self.is_of_view or other.is_of_view)
+            and self.methods & other.methods
+            and _shape(self.path) == _shape(other.path)
+        )
+
+    def captures(self, other: Served) -> bool:
+        """Tell whether all requests for *other* would come here, if this came first."""
+        regex, _, convertors = compile_path(self.path)
+        _, template, parameters = compile_path(other.path)
+        paths = [*examples_of(template, parameters)]
+        return bool(
+            convertors
+            and paths
+            and self.methods & other.methods
+            and _shape(self.path) != _shape(other.path)
+            and all(map(regex.match, paths))
+        )
+
+
+def _shape(path: str) -> object:
+    """Return *path* without the names of its parameters."""
+    _, template, convertors = compile_path(path)
+    kinds = [type(each) for each in convertors.values()]
+    return re.sub(r"{\w+}", "{}", template), kinds
+
+
+def refuse_captured(served: Served, earlier_ones: Sequence[Served]) -> None:
+    for earlier in earlier_ones:
+        if earlier.replaces(served):
+            raise RegistrationError(
+                f"{served.name} at {served.path!r}",
+                f"the earlier {earlier.name} at {earlier.path!r} serves the same "
+                f"requests, {'+'.join(sorted(earlier.methods & served.methods))}",
+                "Give it another path or method, or register one of them",
+            )
+        if earlier.captures(served):
+            raise RegistrationError(
+                f"{served.name} at {served.path!r}",
+                f"the earlier {earlier.name} at {earlier.path!r} captures it",
+                f"Declare {served.name} before {earlier.name}",
+            )

@@ -19,7 +19,9 @@ from throttled_views import (
     Limit,
     Limiter,
     RateLimitMiddleware,
+    ThrottledRoute,
     ThrottledRouter,
+    audit,
     document_limits,
 )
 from throttled_views._binding import can_stream
@@ -191,6 +193,21 @@ def test_what_is_unlimited_is_left_alone(made: Callable[[], FastAPI]) -> None:
     document_limits(app)
 
     assert expected == app.openapi()
+
+
+def test_an_endpoint_taken_from_a_router_of_ours_is_as_audited() -> None:
+    """Before FastAPI 0.137 it takes its limits along; since then it is unlimited."""
+    router, app = ThrottledRouter(), FastAPI(openapi_url=None)
+    limited = router.get("/")(Limiter().limit("5/m")(hello))
+    app.get("/decorated")(limited)
+    [route] = router.routes
+    assert isinstance(route, ThrottledRoute)
+    app.get("/")(route.endpoint)
+    document_limits(app)
+
+    for each in audit(app):
+        quotas = [limit.quota for limit in each.limits]
+        assert quotas == operation(app, path=each.path).get("x-throttle", [])
 
 
 def test_a_router_of_ours_says_everything_itself() -> None:

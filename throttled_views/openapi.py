@@ -16,6 +16,7 @@ from fastapi.routing import APIRoute
 
 from throttled_views._binding import is_stream
 from throttled_views._declaration import Held, declaration_of
+from throttled_views._endpoints import is_guarded
 from throttled_views._openapi import complete, held_by_dependencies
 from throttled_views._walk import limiting_middleware
 from throttled_views.limiter import default_limiter
@@ -94,7 +95,7 @@ def _own(route: APIRoute) -> Sequence[Held]:
     declaration = declaration_of(route.endpoint)
     if isinstance(route, ThrottledRoute):
         return declaration.held(route.limiter or default_limiter())
-    if not declaration.parts:  # a default is for the routers of its limiter
+    if not is_guarded(route.endpoint):  # whatever it says, nobody decides it here
         return ()
     held = declaration.held(default_limiter())
     # A stream has no answer of its own: its refusal is raised, as by a dependency.

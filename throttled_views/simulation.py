@@ -6,6 +6,9 @@ Rules of this file:
 1. The kernels decide that decide in every store; nothing here counts by itself.
 2. Time is an argument. Nothing sleeps, no clock is read, and equal arguments give equal
    results.
+
+Longer than other modules, since what arrives, what becomes of it and how it is counted
+are read together.
 """
 
 from __future__ import annotations

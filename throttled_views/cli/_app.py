@@ -18,7 +18,7 @@ from throttled_views.auditing import audit
 from throttled_views.cli._clients import Client, pairs
 from throttled_views.cli._compared import Compared
 from throttled_views.cli._console import progress
-from throttled_views.cli._counts import Counts, print_peeks, print_resets
+from throttled_views.cli._counts import Counts
 from throttled_views.cli._loading import load
 from throttled_views.cli._logs import read
 from throttled_views.cli._mistakes import CommandError, telling_mistakes
@@ -50,6 +50,7 @@ from throttled_views.cli._options import (
 from throttled_views.cli._patterns import Pattern, duration_us
 from throttled_views.cli._plot import check_plot, plot
 from throttled_views.cli._routes import is_fine, print_routes
+from throttled_views.cli._standings import print_peeks, print_resets
 from throttled_views.quotas import Quota
 from throttled_views.simulation import Arrival
 

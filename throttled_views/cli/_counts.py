@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from rich.text import Text
 from starlette.types import ASGIApp
 
 from throttled_views._early import called
 from throttled_views._principals import checked_principal
 from throttled_views.cli._clients import Client
-from throttled_views.cli._console import duration_text, output, print_json, table_of
 from throttled_views.cli._handlers import Counted, counted_for
 from throttled_views.cli._mistakes import CommandError
+from throttled_views.cli._standings import Peek, Reset
 from throttled_views.quotas import Quota
-from throttled_views.results import Charge, RateLimitResult
+from throttled_views.results import Charge
 from throttled_views.stores.base import Store
 from throttled_views.stores.memory import MemoryStore
 from throttled_views.throttled import Rule
 
-__all__ = ["Counts", "print_peeks", "print_resets"]
+__all__ = ["Counts"]
 
-_US_PER_S = 1_000_000
 _PATIENCE_S = 5.0  # a person waits longer than a request
-
-
-class Peek(NamedTuple):
-    """Where a key stands."""
-
-    name: str
-    quota: Quota
-    key: str
-    result: RateLimitResult
-
-
-class Reset(NamedTuple):
-    """A key that was reset."""
-
-    name: str
-    key: str
 
 
 @dataclass(frozen=True)
@@ -147,63 +128,3 @@ def _charge(rule: Rule, principal: str, quota: Quota | None) -> Charge:
     static = copy(rule)
     static.limit = limit
     return static.charge_to(rule.key(principal))
-
-
-# --- what is printed ------------------------------------------------------------------
-
-
-def print_peeks(peeks: Sequence[Peek], *, as_json: bool) -> None:
-    """Print where a client stands, a row for each limit."""
-    if as_json:
-        print_json([_peek_data(each) for each in peeks])
-        return
-    table = table_of("Limit", "Quota", "Remaining", "Full in", "Next request", "Key")
-    for name, quota, key, result in peeks:
-        state = result.state
-        table.add_row(
-            Text(name),
-            Text(str(quota)),
-            Text(f"{state.remaining} of {state.limit}"),
-            Text(_seconds_text(state.reset_after)),
-            _next_request(state.retry_after, result.delay),
-            Text(key),
-        )
-    output().print(table)
-
-
-def _peek_data(peek: Peek) -> dict[str, object]:
-    state = peek.result.state
-    return {
-        "name": peek.name,
-        "quota": str(peek.quota),
-        "key": peek.key,
-        "limited": peek.result.limited,
-        "limit": state.limit,
-        "remaining": state.remaining,
-        "reset_after": state.reset_after,
-        "retry_after": state.retry_after,
-        "delay": peek.result.delay,
-    }
-
-
-def _next_request(retry_after: float | None, delay: float) -> Text:
-    if retry_after is None:
-        return Text("never", "red")
-    if retry_after:
-        return Text(f"in {_seconds_text(retry_after)}", "yellow")
-    if delay:
-        return Text(f"waits {_seconds_text(delay)}", "yellow")
-    return Text("now", "green")
-
-
-def _seconds_text(seconds: float) -> str:
-    return duration_text(round(seconds * _US_PER_S))
-
-
-def print_resets(resets: Sequence[Reset], *, as_json: bool) -> None:
-    """Print what was reset, a line for each limit."""
-    if as_json:
-        print_json([each._asdict() for each in resets])
-        return
-    for name, key in resets:
-        output().print(Text(f"Reset limit {name!r}: {key}"), soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 import fastapi
@@ -238,6 +239,18 @@ async def test_requests_in_a_request_are_charged_each() -> None:
     [received] = await answers(app, "GET /batch")
 
     assert [200, 200, 429, 429] == received.json()
+
+
+@pytest.mark.skipif(not hasattr(APIRouter, "frontend"), reason="FastAPI has none")
+async def test_the_files_of_a_frontend_are_limited(tmp_path: Path) -> None:
+    """They have no endpoint, and one budget."""
+    (tmp_path / "index.html").write_text("hello")
+    app = FastAPI(dependencies=[Depends(Limiter().dependency("2/h"))])
+    frontend: Any = getattr(app, "frontend", None)
+    frontend("/site", directory=tmp_path)
+
+    requests = ["GET /site/index.html"] * 3
+    assert [200, 200, 429] == await statuses(app, *requests)
 
 
 # --- what a guard is around

@@ -102,6 +102,10 @@ _logger = logging.getLogger("throttled_views")
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 
 
+async def _files() -> None:
+    """Stand for what has dependencies and no endpoint: the files of a frontend."""
+
+
 class _LimitIsADecorator:
     """What FastAPI complains of where it is given a decorator to call."""
 
@@ -267,7 +271,8 @@ class Limiter:
 
         async def limit_it(exchange: Exchange) -> RateLimitContext:
             scope = exchange.connection.scope
-            plan = plan_for(scope["endpoint"], methods_of(scope), scope.get("router"))
+            endpoint = scope.get("endpoint", _files)
+            plan = plan_for(endpoint, methods_of(scope), scope.get("router"))
             await decide([plan], scope, exchange.answers)
             write(exchange.response, scope)
             return context_of(scope)

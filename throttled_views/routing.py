@@ -292,7 +292,11 @@ class ThrottledRoute(APIRoute):
         )
         self.plans = early_plans(self.all_plans)
         if self.all_plans or by_dependency:
-            document(self, [*declaration.held(limiter), *depended])
+            # A stream has no answer of its own: its refusal is raised, if it is late.
+            is_raised = bool(late) and is_stream(serving)
+            held = declaration.held(limiter)
+            own = [each._replace(by_dependency=is_raised) for each in held]
+            document(self, [*own, *depended])
         if self.all_plans and includes_by_endpoint():
             # Whoever makes a route of another kind of it takes its limits along.
             self.endpoint = on_its_own

@@ -273,7 +273,7 @@ def test_who_waits_in_both_phases_waits_twice_at_most(clock: ManualClock) -> Non
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
 def test_a_refusal_by_another_limit_gives_the_turn_back(
-    clock: ManualClock, is_first: bool
+    clock: ManualClock, *, is_first: bool
 ) -> None:
     """Who is refused takes no turn from others, and is told so at once."""
     limiter = Limiter(store=MemoryStore(clock=clock))

@@ -8,14 +8,17 @@ Nothing of the user's is changed: a response or an error that tells is a copy.
 from __future__ import annotations
 
 import copy
+import inspect
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import lru_cache
 from types import MemberDescriptorType
 from typing import Any
 
 from starlette.exceptions import HTTPException, WebSocketException
 from starlette.responses import Response
 from starlette.types import Scope
+from starlette.websockets import WebSocketState
 
 from throttled_views._endpoints import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
@@ -62,18 +65,18 @@ def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
         try:
             result = await call()
         except HTTPException as error:
-            await _settle(scope, error.status_code)
+            await _settle(exchange, error.status_code)
             told = _told_by_error(error, scope)
             if told is error:
                 raise
         except Exception:
-            await _settle(scope, ERROR)
+            await _settle(exchange, ERROR)
             raise
         except BaseException:
-            settle_soon(outcome_of(scope))
+            _settle_cancelled(exchange)
             raise
         else:
-            await _settle(scope, _status_of(result, exchange.response, scope))
+            await _settle_result(exchange, result)
             if isinstance(result, Response):
                 return _told_by_response(result, scope)
             write(exchange.response, scope)
@@ -119,19 +122,59 @@ async def decide(
     raise RateLimitExceededError(context_of(scope))
 
 
-async def _settle(scope: Scope, status: int) -> None:
+async def _settle(exchange: Exchange, status: int) -> None:
     """Settle the request, unless that is done when its response starts."""
-    outcome = outcome_of(scope)
-    if outcome.open and not _is_told(scope) and scope["type"] == "http":
-        await settle(outcome, status)
+    if _is_open(exchange):
+        await settle(outcome_of(exchange.connection.scope), status)
+
+
+def _settle_cancelled(exchange: Exchange) -> None:
+    """Settle a request that was cancelled, where that is to be done here."""
+    if _is_open(exchange):
+        settle_soon(outcome_of(exchange.connection.scope))
+
+
+async def _settle_result(exchange: Exchange, result: object) -> None:
+    """Settle a request by the status of the response that FastAPI will make."""
+    scope = exchange.connection.scope
+    if _is_open(exchange) and scope["type"] == "http":
+        status = _status_of(result, exchange.response, scope)
+        await settle(outcome_of(scope), status)
+
+
+def _is_open(exchange: Exchange) -> bool:
+    """
+    Tell whether the request is to be settled here.
+
+    It is not where that is done as its response starts; a socket that was accepted has
+    none, and stays charged.
+    """
+    scope = exchange.connection.scope
+    if not outcome_of(scope).open or _is_told(scope):
+        return False
+    state = getattr(exchange.connection, "application_state", None)
+    return state in {None, WebSocketState.CONNECTING}
 
 
 def _status_of(result: object, response: Response, scope: Scope) -> int:
     """Return the status of the response that FastAPI will make of *result*."""
     if isinstance(result, Response):
         return result.status_code
-    declared = getattr(scope.get("route"), "status_code", None)
-    return response.status_code or declared or _OK
+    route = scope.get("route")
+    declared = getattr(route, "status_code", None)
+    kind = getattr(route, "response_class", None)
+    kind = getattr(kind, "value", kind)  # of a default of FastAPI's
+    return response.status_code or declared or _status_by_default(kind)
+
+
+@lru_cache(maxsize=256)
+def _status_by_default(kind: Any) -> int:
+    """Return the status that responses of a class have, 307 for a redirect."""
+    try:
+        status = inspect.signature(kind).parameters["status_code"].default
+    except (TypeError, ValueError, KeyError):
+        return _OK
+    return status if isinstance(status, int) else _OK
 
 
 def write(response: Response, scope: Scope) -> None:

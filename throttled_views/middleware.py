@@ -99,8 +99,8 @@ class RateLimitMiddleware:
         if isinstance(self.app, Starlette):
             scope["app"] = self.app  # as it does itself: its handlers are asked
         send = begin_app(scope, send, self.rules)
-        if not self._plans:
-            await self.app(scope, receive, send)
+        if not self._plans:  # a guard within leaves it to whoever sees the response
+            await serve_and_settle(self.app(scope, receive, send), scope)
             return
         await serve_and_settle(self._decide_and_serve(scope, receive, send), scope)
 

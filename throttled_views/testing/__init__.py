@@ -1,18 +1,24 @@
 """
 What tests of an application, or of a store of your own, need.
 
-Nothing here imports pytest, and nothing is loaded unless you import it.
+Nothing here imports pytest, and nothing is loaded unless you import it. The fixtures
+are in `throttled_views.testing.fixtures`, which does.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from types import TracebackType
 
+from throttled_views.limiter import Limiter, checked_limiter
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import Charge, RateLimitResult, RateLimitState
 from throttled_views.stores.base import Store
+from throttled_views.testing._responses import assert_throttled
 
-__all__ = ["ManualClock", "StoreContract"]
+__all__ = ["ManualClock", "StoreContract", "assert_throttled", "no_limits"]
 
 _US_PER_S = 1_000_000
 _MICROSECOND_S = 0.000_001
@@ -47,6 +53,61 @@ class ManualClock:
     def set(self, seconds: float) -> None:
         """Make it *seconds* after the clock's zero."""
         self._now_us = round(seconds * _US_PER_S)
+
+
+class _Lifted:
+    """How often limits are lifted at the moment, and whether they were on before."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled = enabled
+        self.times = 0
+
+
+_lifted: dict[int, _Lifted] = {}  # by the `id` of a limiter that whoever lifts holds
+
+
+class _NoLimits(AbstractContextManager[None]):
+    """
+    What `no_limits` returns; it may be entered again.
+
+    It is no decorator: around an async function that would be over before it began.
+    """
+
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+
+    def __enter__(self) -> None:
+        limiter = self._limiter
+        lifted = _lifted.setdefault(id(limiter), _Lifted(enabled=limiter.enabled))
+        lifted.times += 1
+        limiter.enabled = False
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        lifted = _lifted[id(self._limiter)]
+        lifted.times -= 1
+        if not lifted.times:
+            self._limiter.enabled = _lifted.pop(id(self._limiter)).enabled
+
+
+def no_limits(limiter: Limiter | None = None) -> AbstractContextManager[None]:
+    """
+    Limit nothing within a ``with`` block, in sync and async tests alike.
+
+    Nothing is counted there, no header fields are sent, and nobody waits. Blocks may
+    be nested, and may overlap: with the end of the last one all is as it was before.
+
+    Args:
+        limiter: What is not to limit; the process-wide default unless given.
+
+    Raises:
+        ConfigurationError: *limiter* is none.
+    """
+    return _NoLimits(checked_limiter(limiter))
 
 
 class StoreContract:
@@ -237,6 +298,70 @@ class StoreContract:
             assert len(admitted) == 10
             assert await _remaining(store, both[1]) == 10
 
+    # --- who waits for a turn
+
+    async def test_a_request_may_wait_for_its_turn(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """It is charged now, is told how long to wait, and is refused if too long."""
+        patient = Charge("alice", _FIVE, max_delay=30.0)
+        results = [await _one(store, patient) for _ in range(8)]
+        states = [each.state for each in results]
+
+        assert [each.delay for each in results] == [0.0] * 5 + [12.0, 24.0, 0.0]
+        assert [each.limited for each in results] == [False] * 7 + [True]
+        assert [each.remaining for each in states] == [4, 3, 2, 1, 0, 0, 0, 0]
+        assert [each.reset_after for each in states[5:]] == [72.0, 84.0, 84.0]
+        assert states[7].retry_after == 6.0
+        clock.advance(6 - _MICROSECOND_S)
+        assert (await _one(store, patient)).limited
+        clock.advance(_MICROSECOND_S)
+        assert (await _one(store, patient)).delay == 30.0
+        never = await _one(store, replace(patient, cost=6))
+        assert (never.limited, never.state.retry_after) == (True, None)
+        clock.advance(90)
+        assert await _state(store, patient) == RateLimitState(5, 5, 0.0, 0.0)
+
+    async def test_a_turn_is_looked_at(self, store: Store) -> None:
+        """A peek tells the wait that a charge would have, and takes no turn."""
+        patient = Charge("alice", _FIVE, cost=3, max_delay=30.0)
+        delays: list[float] = []
+        for _ in range(3):
+            [looked] = await store.peek([patient])
+            admitted = await _one(store, patient)
+            delays.append(looked.delay)
+            assert (looked.limited, looked.delay) == (admitted.limited, admitted.delay)
+
+        assert delays == [0.0, 12.0, 0.0]
+
+    async def test_a_turn_is_given_back(self, store: Store) -> None:
+        """By a refund, and where another limit refuses: then it is not even taken."""
+        patient = Charge("alice", _FIVE, cost=5, max_delay=30.0)
+        await _one(store, patient)
+        one = replace(patient, cost=1)
+        turn = await _one(store, one)
+        await store.refund(turn.receipts)
+        spent = Charge("bob", _FIVE, cost=6)
+        refused = await store.acquire([one, spent])
+
+        assert [each.limited for each in refused] == [False, True]
+        assert refused[0].receipts == ()
+        assert (await _one(store, one)).delay == turn.delay == 12.0
+
+    async def test_who_waits_and_who_does_not_share_a_key(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """A key has one count, whether its charges may wait or not."""
+        patient, hasty = Charge("alice", _FIVE, max_delay=30.0), Charge("alice", _FIVE)
+        await _one(store, replace(hasty, cost=4))
+        assert [(await _one(store, patient)).delay for _ in range(3)] == [0, 12, 24]
+        assert (await _one(store, hasty)).limited
+        clock.advance(24)
+        assert (await _one(store, hasty)).state.retry_after == 12.0
+        clock.advance(12)
+
+        assert not (await _one(store, hasty)).limited
+
     # --- what changes nothing
 
     async def test_a_peek_changes_nothing(self, store: Store) -> None:
@@ -293,6 +418,29 @@ class StoreContract:
             assert await _remaining(store, _alice(using)) in {9, 10}
             admitted = [await _one(store, _alice(using)) for _ in range(11)]
             assert sum(not each.limited for each in admitted) <= 10
+
+    async def test_a_refund_is_seen_at_once(self, store: Store) -> None:
+        """What was refused a moment ago is admitted as soon as there is room."""
+        for using in Algorithm:
+            for refundable in (False, True):
+                charge = replace(_alice(using, 10), refundable=refundable)
+                charge = replace(charge, key=f"{charge.key} {refundable}")
+                admitted = await _one(store, charge)
+                one = replace(charge, cost=1)
+                refused = [(await _one(store, one)).limited for _ in range(3)]
+                await store.refund(admitted.receipts)
+
+                assert refused == [True] * 3
+                assert (await _one(store, one)).state.remaining == 9
+
+    async def test_a_part_of_a_charge_is_given_back(self, store: Store) -> None:
+        """A receipt of less than was charged gives that back, and no more."""
+        for using in Algorithm:
+            [receipt] = (await _one(store, _alice(using, 8))).receipts
+            part = replace(receipt, charge=replace(receipt.charge, cost=5))
+            await store.refund([part])
+
+            assert await _remaining(store, _alice(using)) == 7
 
     async def test_a_refund_to_an_unknown_key_does_nothing(self, store: Store) -> None:
         """A key that was forgotten is full already."""

@@ -150,6 +150,8 @@ def test_a_limit_is_told_in_full() -> None:
         "deny",
         True,
         False,
+        0.0,
+        False,
     ) == tuple(getattr(reads, name) for name in reads.__slots__)
     assert [
         ("1", "dynamic", "header_key('x-key', otherwise=None)", "early"),
@@ -196,6 +198,17 @@ def test_a_limit_that_is_only_observed_is_told() -> None:
 
     assert [True] == [each.shadow for each in found.limits]
     assert not found.is_unlimited
+
+
+def test_waiting_and_refunds_are_told() -> None:
+    """Whoever reads the list sees that such a limit does not just refuse."""
+    limit = Limit("9/m", max_delay=1.5, refund_when=lambda status: status < 400)
+    router = ThrottledRouter(Limiter([limit, "99/h"]))
+    router.add_api_route("/", hello)
+
+    assert [(1.5, True), (0.0, False)] == [
+        (each.max_delay, each.refunds) for each in only(router).limits
+    ]
 
 
 def test_an_audit_is_a_value() -> None:

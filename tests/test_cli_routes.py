@@ -58,6 +58,7 @@ def test_limits_are_below_each_other() -> None:
         "100/h (all) by sliding_log",
         "dynamic (plan) cost dynamic bucket plans",
         "7/m (dependency 7/m)",
+        "1/m (turns) waits up to 300 s",
         "3/h in shadow",
     ):
         assert told in said

@@ -52,6 +52,8 @@ class AuditedLimit:
         on_store_error: What is done with a request while the store is unavailable.
         enabled: Whether its limiter limits at the moment.
         shadow: Whether it is only observed, and never enforced.
+        max_delay: Seconds that a request may wait for its turn.
+        refunds: Whether the response decides if a request is charged.
     """
 
     name: str
@@ -65,6 +67,8 @@ class AuditedLimit:
     on_store_error: OnStoreError
     enabled: bool
     shadow: bool
+    max_delay: float
+    refunds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,4 +205,6 @@ def _limit(
         on_store_error=limit.on_store_error or limiter.on_store_error,
         enabled=limiter.enabled,
         shadow=limit.shadow,
+        max_delay=limit.max_delay,
+        refunds=limit.refund_when is not None,
     )

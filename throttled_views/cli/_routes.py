@@ -55,6 +55,8 @@ def _limit(limit: AuditedLimit) -> Text:
         "" if limit.using is Algorithm.TOKEN_BUCKET else f"by {limit.using}",
         "" if limit.cost == 1 else f"cost {limit.cost or 'dynamic'}",
         f"bucket {limit.bucket}" if limit.bucket else "",
+        f"waits up to {limit.max_delay:g} s" if limit.max_delay else "",
+        "refunded by status" if limit.refunds else "",
         "in shadow" if limit.shadow else "",
         "" if limit.enabled else "switched off",
     ]

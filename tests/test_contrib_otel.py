@@ -1,6 +1,7 @@
 """The hook for OpenTelemetry: what its SDK reads, and what is on spans."""
 
 import importlib
+import re
 import subprocess
 import sys
 import threading
@@ -464,3 +465,21 @@ def test_without_opentelemetry_the_extra_is_named(
 
     with pytest.raises(ModuleNotFoundError, match=r"throttled_views\[otel\]"):
         importlib.import_module("throttled_views.contrib.otel")
+
+
+# --- the reference --------------------------------------------------------------------
+
+
+def test_the_reference_lists_all_metrics(readings: Readings) -> None:
+    """Each metric is there once, with its unit."""
+    hook = OTelHook(meter_provider=readings.provider, store=Counted(1, 1, 1, 1))
+    hook.on_check(check("admitted", delay=0.1))
+    hook.on_store_state(down("local"))
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
+    rows = re.findall(
+        r"^\| `throttled_views\.(\S+)` \| [\w -]+ \| `(\S+)` \|", page, re.MULTILINE
+    )
+
+    assert sorted(rows) == sorted(
+        (name, metric.unit or "") for name, metric in readings.metrics().items()
+    )

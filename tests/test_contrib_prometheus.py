@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -439,3 +440,32 @@ def test_without_prometheus_client_the_extra_is_named(
 
     with pytest.raises(ModuleNotFoundError, match=r"throttled_views\[prometheus\]"):
         importlib.import_module("throttled_views.contrib.prometheus")
+
+
+# --- the reference --------------------------------------------------------------------
+
+
+def test_the_reference_lists_all_metrics_and_labels(
+    registry: CollectorRegistry,
+) -> None:
+    """Each metric is there once, with its kind and with the labels that it has."""
+    hook = PrometheusHook(registry=registry, store=Counted(1, 1, 1, 1))
+    hook.on_check(check("admitted", delay=0.1))
+    exported = {
+        f"{metric.name}{'_total' if metric.type == 'counter' else ''}": (
+            metric.type,
+            {*metric.samples[0].labels} - {"le"},
+        )
+        for metric in registry.collect()
+    }
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
+    rows = re.findall(
+        r"^\| `(throttled_views_\w+)` \| (\w+) \| (.*?) \|", page, re.MULTILINE
+    )
+    labels = {name: {*re.findall(r"`(\w+)`", said)} for name, _, said in rows}
+    of_decision = labels["throttled_views_decisions_total"]
+
+    assert exported == {
+        name: (kind, of_decision if said == "the same" else labels[name])
+        for name, kind, said in rows
+    }

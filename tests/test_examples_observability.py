@@ -55,7 +55,15 @@ def queries() -> Iterator[tuple[str, Query]]:
         yield annotation["name"], Query(annotation["expr"], annotation["titleFormat"])
 
 
-QUERIES = dict(queries())
+def documented() -> Iterator[tuple[str, Query]]:
+    """List the queries of the page on observing, by their lines."""
+    page = (ROOT / "docs" / "how-to" / "observe-in-production.md").read_text("utf-8")
+    for found in re.finditer(r"^```promql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        yield f"line {page.count(chr(10), 0, found.start())}", Query(found[1], "")
+
+
+SHOWN = dict(queries())
+QUERIES = {**SHOWN, **dict(documented())}
 
 
 def selected(expression: promql.Expr) -> list[promql.VectorSelector]:
@@ -177,7 +185,7 @@ def test_a_legend_names_labels_that_are_left(query: Query) -> None:
 def test_all_that_is_exported_is_shown(exported: Exported) -> None:
     """No metric is left out; of a histogram its buckets are enough."""
     shown = {
-        f"{each.name}" for query in QUERIES.values() for each in selected(query.parsed)
+        f"{each.name}" for query in SHOWN.values() for each in selected(query.parsed)
     }
     parts = re.compile(r"(_created|_seconds_sum|_seconds_count)$")
 

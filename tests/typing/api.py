@@ -11,6 +11,8 @@ from typing import Annotated, Any, Generic, TypeVar, assert_type
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import StreamingResponse
+from opentelemetry.metrics import get_meter_provider
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp
@@ -76,7 +78,11 @@ from throttled_views import (
     route,
 )
 from throttled_views import Exempt as NoLimit
+from throttled_views.contrib.otel import REFUSALS, OTelHook
+from throttled_views.contrib.prometheus import PrometheusHook
+from throttled_views.hooks import CheckOutcome
 from throttled_views.stores.redis import RedisStore
+from throttled_views.stores.statistics import Measured, StoreStatistics
 from throttled_views.testing import ManualClock, StoreContract
 
 # Values -------------------------------------------------------------------------
@@ -587,6 +593,32 @@ async def stores_answer_alike(store: Store, charge: Charge) -> None:
     assert_type(await store.refund(receipts), None)
     assert_type(await store.reset([charge.key]), None)
     assert_type(await store.aclose(), None)
+
+
+def statistics_are_read_of_any_store(store: Measured) -> None:
+    """What is not known is None."""
+    assert_type(store.statistics, StoreStatistics)
+    assert_type(store.statistics.keys, int | None)
+    assert_type(store.statistics.evictions, int | None)
+    assert_type(store.statistics.exhausted_evictions, int | None)
+    assert_type(store.statistics.cached_refusals, int | None)
+
+
+measured: list[Measured] = [MemoryStore(), RedisStore("redis://localhost:6379/0")]
+hooks: list[Hook] = [
+    PrometheusHook(
+        registry=CollectorRegistry(),
+        namespace="shop",
+        store=MemoryStore(),
+        buckets=[0.001, 0.01],
+    ),
+    OTelHook(
+        meter_provider=get_meter_provider(),
+        store=measured[1],
+        span_events=["admitted", "refused"],
+    ),
+]
+assert_type(REFUSALS, tuple[CheckOutcome, ...])
 
 
 # Applications -------------------------------------------------------------------

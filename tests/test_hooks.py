@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from tests.asgi import Relay, app_of, statuses
+from tests.noted import Notes
 from throttled_views import (
     Charge,
-    CheckEvent,
     ConfigurationError,
     Limiter,
     MemoryStore,
@@ -17,22 +17,6 @@ from throttled_views import (
     StoreUnavailableError,
     ThrottledRouter,
 )
-
-
-class Notes:
-    """A hook that remembers what it is told."""
-
-    def __init__(self) -> None:
-        self.events: list[StoreStateEvent] = []
-        self.checks: list[CheckEvent] = []
-
-    def on_check(self, event: CheckEvent) -> None:
-        """Remember *event*."""
-        self.checks.append(event)
-
-    def on_store_state(self, event: StoreStateEvent) -> None:
-        """Remember *event*."""
-        self.events.append(event)
 
 
 class Clumsy(Notes):

@@ -214,10 +214,10 @@ async def test_a_memory_store_tells_what_it_keeps(registry: CollectorRegistry) -
     """Its keys and evictions are exported; cached refusals it does not have."""
     store = MemoryStore(max_keys=1)
     hook = PrometheusHook(registry=registry, store=store)
-    app = app_of(router := ThrottledRouter(Limiter("2/h", store=store, hooks=[hook])))
+    router = ThrottledRouter(Limiter("2/h", store=store, hooks=[hook]))
     router.get("/")(items)
     for client in ("192.0.2.1", "192.0.2.2"):
-        await statuses(app, "GET /", client=client)
+        await statuses(app_of(router), "GET /", client=client)
 
     assert [1.0, 1.0, 0.0, None] == [
         registry.get_sample_value(f"throttled_views_store_{name}")

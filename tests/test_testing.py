@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
@@ -150,6 +151,48 @@ class ClosedOnce(MemoryStore):
         self.is_closed = True
 
 
+class Hasty(MemoryStore):
+    """It lets nobody wait."""
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Results:
+        """Refuse who would have to wait."""
+        return await MemoryStore.acquire(
+            self, [replace(each, max_delay=0.0) for each in charges]
+        )
+
+
+class Crowded(MemoryStore):
+    """It gives everybody the same turn."""
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Results:
+        """Give the turn back as soon as it is given."""
+        results = await MemoryStore.acquire(self, charges)
+        for each in results:
+            if each.delay:
+                await self.refund(each.receipts)
+        return results
+
+
+class Stubborn(MemoryStore):
+    """It remembers for ever who was refused."""
+
+    def __init__(self, *, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self._clock = clock
+        self._refused: dict[str, tuple[int, Results]] = {}
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Results:
+        """Refuse again what was refused at this time."""
+        key = repr(charges)
+        at_us, results = self._refused.get(key, (-1, ()))
+        if at_us == self._clock():
+            return results
+        results = await MemoryStore.acquire(self, charges)
+        if any(each.limited for each in results):
+            self._refused[key] = self._clock(), results
+        return results
+
+
 class Impatient(MemoryStore):
     """Its clock is not the one that it is given."""
 
@@ -173,6 +216,9 @@ BROKEN = (
     Sharing,
     ClosedOnce,
     Impatient,
+    Hasty,
+    Crowded,
+    Stubborn,
 )
 
 

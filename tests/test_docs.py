@@ -50,7 +50,7 @@ def test_the_tests_on_testing_pass(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert "3 passed" in ran.stdout, ran.stdout
+    assert "5 passed" in ran.stdout, ran.stdout
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -213,6 +213,18 @@ def test_times_are_histograms(
     assert point.count == point.bucket_counts[bound]
 
 
+def test_a_second_hook_of_a_provider_is_warned_about(
+    readings: Readings, hook: OTelHook, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the second counts is not read; it is said what to do."""
+    assert [] == caplog.records
+
+    OTelHook(meter_provider=readings.provider)
+    [record] = caplog.records
+
+    assert "Give one hook to all limiters" in record.getMessage()
+
+
 # --- the store ------------------------------------------------------------------------
 
 

@@ -19,9 +19,11 @@ Source:
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Collection, Iterator
 from typing import get_args
+from weakref import WeakSet
 
 try:
     from opentelemetry.metrics import (
@@ -30,13 +32,14 @@ try:
         MeterProvider,
         Observation,
         get_meter,
+        get_meter_provider,
     )
-    from opentelemetry.trace import get_current_span
 except ModuleNotFoundError as error:
     msg = "OTelHook needs opentelemetry-api. Write: pip install 'throttled_views[otel]'"
     raise ModuleNotFoundError(msg, name=error.name) from error
 
 from throttled_views.contrib import _measures as of
+from throttled_views.contrib._spans import note
 from throttled_views.contrib._tallies import NAMESPACE, Attributes, Tallies
 from throttled_views.errors import ConfigurationError
 from throttled_views.hooks import CheckEvent, CheckOutcome, StoreStateEvent
@@ -48,12 +51,16 @@ __all__ = ["REFUSALS", "OTelHook"]
 REFUSALS: tuple[CheckOutcome, ...] = ("refused", "would_refuse", "unavailable")
 """What is an event on the current span, unless said otherwise."""
 
+_logger = logging.getLogger("throttled_views")
+_measuring: WeakSet[MeterProvider] = WeakSet()
+
 
 class OTelHook:
     """
     Measures decisions, and notes refusals on the current span: ``Limiter(hooks=[…])``.
 
-    One hook is for all limiters of a meter provider; their decisions are added up.
+    One hook is for all limiters of a meter provider; their decisions are added up. A
+    second is warned about: an SDK reads the first only.
 
     Args:
         meter_provider: Where the metrics go; the global provider unless given, also one
@@ -77,6 +84,7 @@ class OTelHook:
         self._lock = threading.Lock()
         self._down: dict[OnStoreError, int] = dict.fromkeys(get_args(OnStoreError), 0)
         self._tallies = Tallies()
+        _warn_of_second(meter_provider or get_meter_provider())
         meter = get_meter(NAMESPACE, meter_provider=meter_provider)
         self._measure_decisions(meter)
         self._measure_times(meter)
@@ -133,7 +141,7 @@ class OTelHook:
         if event.delay:
             self._delay.record(event.delay, tally.attributes)
         if event.outcome in self._span_events:
-            _note(event, tally.attributes)
+            note(event, tally.attributes)
 
     def on_store_state(self, event: StoreStateEvent) -> None:
         """Measure an outage, and those that last; see `Hook.on_store_state`."""
@@ -154,6 +162,15 @@ def _checked_outcomes(outcomes: Collection[CheckOutcome]) -> frozenset[CheckOutc
     return frozenset(outcomes)
 
 
+def _warn_of_second(meter_provider: MeterProvider) -> None:
+    if meter_provider in _measuring:
+        _logger.warning(
+            "There are two OTelHooks for one meter provider, which may read the first "
+            "only. Give one hook to all limiters"
+        )
+    _measuring.add(meter_provider)
+
+
 def _of_outage(event: StoreStateEvent, error: Exception) -> Attributes:
     """Return the policy, and the kind of error: of what a store's own error is from."""
     kind = type(error.__cause__ or error)
@@ -161,27 +178,6 @@ def _of_outage(event: StoreStateEvent, error: Exception) -> Attributes:
         f"{NAMESPACE}.store.policy": event.policy,
         "error.type": f"{kind.__module__}.{kind.__qualname__}",
     }
-
-
-def _note(event: CheckEvent, attributes: Attributes) -> None:
-    """Add an event to the span of the request, if there is one that is recorded."""
-    span = get_current_span()
-    if span.is_recording():
-        span.add_event(f"{NAMESPACE}.decision", {**attributes, **_answer_of(event)})
-
-
-def _answer_of(event: CheckEvent) -> Attributes:
-    """Return what the client is told; nothing if the store could not be asked."""
-    if (result := event.result) is None:
-        return {}
-    state = result.state
-    told = {
-        f"{NAMESPACE}.limit.capacity": state.limit,
-        f"{NAMESPACE}.remaining": state.remaining,
-    }
-    if state.retry_after is None:
-        return told
-    return {**told, f"{NAMESPACE}.retry_after": state.retry_after}
 
 
 def _measure_store(meter: Meter, store: Measured, statistic: of.Statistic) -> None:

@@ -26,7 +26,18 @@ from throttled_views import (
     ThrottledRouter,
 )
 
-TOKENS = Limit("10/m", name="tokens", cost=lambda _: 6)
+
+def six() -> int:
+    """Announce a cost."""
+    return 6
+
+
+def two() -> int:
+    """Announce another one."""
+    return 2
+
+
+TOKENS = Limit("10/m", name="tokens", cost=six)
 
 
 def serving(
@@ -94,11 +105,14 @@ def test_what_is_told_is_what_is_there(
 ) -> None:
     """After any refunds the fields tell what the next request finds."""
 
+    def announced() -> int:
+        return cost
+
     async def main() -> None:
         limit = Limit(
             "10/m",
             using=using,
-            cost=lambda _: cost,
+            cost=announced,
             refund_when=lambda _: is_refunded,
         )
         app = serving(frozen(), limit, units=units)
@@ -178,7 +192,7 @@ def by_plan() -> Exempt:
 async def test_where_nothing_applies_nothing_comes_back(name: str | None) -> None:
     """A handler need not know who is exempt, or whether limits are off."""
     limiter = frozen()
-    exempt = Limit(by_plan, name="tokens", cost=lambda _: 6)
+    exempt = Limit(by_plan, name="tokens", cost=six)
     app = serving(limiter, exempt, units=[1], name=name)
     off = serving(other := frozen(), TOKENS, units=[1], name=name)
     other.enabled = False
@@ -225,7 +239,7 @@ async def test_the_rest_comes_back_by_the_status() -> None:
     """What the handler gave back is not given back again."""
     limiter = frozen()
     router = ThrottledRouter(limiter)
-    limit = Limit("10/m", cost=lambda _: 6, refund_when=lambda status: status >= 500)
+    limit = Limit("10/m", cost=six, refund_when=lambda status: status >= 500)
 
     @router.get("/{status}")
     @limiter.limit(limit)
@@ -277,9 +291,7 @@ async def test_a_store_that_is_down_breaks_no_handler() -> None:
 def test_what_comes_back_goes_to_those_who_wait(clock: ManualClock) -> None:
     """No more is told to be left than there is."""
     limiter = Limiter(store=MemoryStore(clock=clock))
-    app = serving(
-        limiter, Limit("2/2s", max_delay=60, cost=lambda _: 2), units=[1], name=None
-    )
+    app = serving(limiter, Limit("2/2s", max_delay=60, cost=two), units=[1], name=None)
 
     async def main() -> list[list[int]]:
         tasks = [answers(app, "GET /") for _ in range(3)]

@@ -64,6 +64,20 @@ def limiter_of(
     )
 
 
+def five() -> int:
+    """Tell a cost."""
+    return 5
+
+
+def nine_an_hour() -> str:
+    """Choose a quota."""
+    return "9/h"
+
+
+def nobody() -> None:
+    """Let a limit not apply."""
+
+
 class Down(Relay):
     """A store that is down."""
 
@@ -213,7 +227,7 @@ async def test_what_a_request_gives_back_is_told(make: Callable[[], Store]) -> N
     router = ThrottledRouter(limiter)
 
     @router.get("/")
-    @limiter.limit("9/h", cost=lambda _: 5, refund_when=lambda status: status == 404)
+    @limiter.limit("9/h", cost=five, refund_when=lambda status: status == 404)
     async def get(rate_limit: CurrentRateLimit) -> None:
         await rate_limit.refund(2)
         await rate_limit.refund(0)
@@ -301,7 +315,7 @@ async def test_what_is_counted_for_a_template_is_told_by_it() -> None:
 async def test_a_chosen_quota_is_told_as_dynamic() -> None:
     """A label of a metric must not have a value for each client."""
     notes = Notes()
-    app = app_with(limiter_of(notes), "ours", Limit(lambda _: "9/h"))
+    app = app_with(limiter_of(notes), "ours", Limit(nine_an_hour))
 
     await answers(app, "GET /items")
 
@@ -312,7 +326,7 @@ async def test_what_does_not_apply_is_not_told() -> None:
     """No decision, no event; nor while the limiter is off."""
     notes = Notes()
     limiter = limiter_of(notes)
-    app = app_with(limiter, "ours", Limit("9/h", key_func=lambda _: None))
+    app = app_with(limiter, "ours", Limit("9/h", key_func=nobody))
     await answers(app, "GET /items")
     limiter.enabled = False
     await answers(app, "GET /items")

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -657,14 +657,24 @@ async def later(_status: int) -> bool:
     return True
 
 
+def as_coroutine(status: int) -> Awaitable[bool]:
+    """Answer too late, and not say so."""
+    return later(status)
+
+
+def one(_status: int) -> int:
+    """Answer with a number."""
+    return 1
+
+
 @pytest.mark.parametrize(
     ("when", "said"),
     [
         (failing, "ZeroDivisionError"),
-        (lambda _status: 1, "neither True nor False"),
-        (lambda _status: "yes", "neither True nor False"),
-        (lambda _status: None, "neither True nor False"),
-        (lambda status: [later(status)][0], "neither True nor False"),
+        (one, "neither True nor False"),
+        (hex, "neither True nor False"),
+        (print, "neither True nor False"),
+        (as_coroutine, "neither True nor False"),
     ],
     ids=["raises", "a number", "text", "nothing", "a coroutine"],
 )

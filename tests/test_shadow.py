@@ -196,7 +196,7 @@ async def test_it_gets_back_what_a_handler_gives_back() -> None:
     router = ThrottledRouter(limiter)
 
     @router.get("/")
-    @limiter.limit("10/h", cost=lambda _: 10, shadow=True)
+    @limiter.limit("10/h", cost=ten, shadow=True)
     async def get(rate_limit: CurrentRateLimit) -> None:
         await rate_limit.refund(9)
 
@@ -212,6 +212,21 @@ async def test_it_gets_back_what_a_handler_gives_back() -> None:
 def failing() -> str:
     """Fail."""
     raise ZeroDivisionError
+
+
+def ten() -> int:
+    """Announce a cost."""
+    return 10
+
+
+def nonsense() -> str:
+    """Return what is no quota."""
+    return "nonsense"
+
+
+def less_than_nothing() -> int:
+    """Return what is no cost."""
+    return -1
 
 
 def nobody() -> None:
@@ -244,8 +259,8 @@ async def test_a_quota_and_a_cost_may_fail(caplog: pytest.LogCaptureFixture) -> 
     """One limit in shadow that fails keeps no other from being observed."""
     notes = Notes()
     limits = [
-        Limit(lambda _: "nonsense", shadow=True, name="a"),
-        Limit("5/h", cost=lambda _: -1, shadow=True, name="b"),
+        Limit(nonsense, shadow=True, name="a"),
+        Limit("5/h", cost=less_than_nothing, shadow=True, name="b"),
         Limit("5/h", shadow=True, name="c"),
     ]
     app = app_with(limiter_of(notes), "ours", *limits)

@@ -434,9 +434,14 @@ def test_a_quota_function_may_not_choose_what_lets_too_many_wait(
         run(clock, at_once(app, 1))
 
 
+def relay(clock: ManualClock) -> Relay:
+    """Return a store that is not ours."""
+    return Relay(MemoryStore(clock=clock))
+
+
 @pytest.mark.parametrize(
     "make",
-    [MemoryStore, lambda clock: Relay(MemoryStore(clock=clock))],
+    [MemoryStore, relay],
     ids=["ours", "theirs"],
 )
 def test_hooks_are_told_of_the_wait(

@@ -123,13 +123,15 @@ class Hook(Protocol):
     A subclass has methods that do nothing, for what it does not observe.
     """
 
-    def on_check(self, event: CheckEvent) -> None:
-        """Be told what came out for a limit: once for each limit of each decision."""
-        ...
+    # The bodies do nothing; with none at all the methods would be abstract.
 
-    def on_store_state(self, event: StoreStateEvent) -> None:
+    def on_check(self, event: CheckEvent) -> None:  # noqa: ARG002
+        """Be told what came out for a limit: once for each limit of each decision."""
+        return
+
+    def on_store_state(self, event: StoreStateEvent) -> None:  # noqa: ARG002
         """Be told that the store went down or is up again: once for each change."""
-        ...
+        return
 
 
 _METHODS = {"on_check": CheckEvent, "on_store_state": StoreStateEvent}

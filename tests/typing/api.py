@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Generic, TypeVar, assert_type
 
+import httpx
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import StreamingResponse
+from fastapi.testclient import TestClient
 from opentelemetry.metrics import get_meter_provider
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
@@ -25,7 +27,10 @@ from throttled_views import (
     AuditedLimit,
     AuditedRoute,
     Charge,
+    CheckedLimit,
     CheckEvent,
+    CheckOutcome,
+    CheckPhase,
     ClientIP,
     ConfigurationError,
     CostFunc,
@@ -50,6 +55,7 @@ from throttled_views import (
     RateLimitResult,
     RateLimitState,
     Receipt,
+    RefundWhen,
     RegistrationError,
     RouteKey,
     Store,
@@ -80,10 +86,14 @@ from throttled_views import (
 from throttled_views import Exempt as NoLimit
 from throttled_views.contrib.otel import REFUSALS, OTelHook
 from throttled_views.contrib.prometheus import PrometheusHook
-from throttled_views.hooks import CheckOutcome
 from throttled_views.stores.redis import RedisStore
 from throttled_views.stores.statistics import Measured, StoreStatistics
-from throttled_views.testing import ManualClock, StoreContract
+from throttled_views.testing import (
+    ManualClock,
+    StoreContract,
+    assert_throttled,
+    no_limits,
+)
 
 # Values -------------------------------------------------------------------------
 
@@ -689,6 +699,47 @@ for audited in audit(app):
 
 assert_type(document_limits(app), None)
 
+# Observing, giving back, waiting ------------------------------------------------
+
+
+def read_an_event(event: CheckEvent) -> None:
+    """An event says what it is about; its result may be missing."""
+    assert_type(event.limit, CheckedLimit)
+    assert_type(event.limit.quota, str)
+    assert_type(event.phase, CheckPhase)
+    assert_type(event.outcome, CheckOutcome)
+    assert_type(event.duration, float)
+    assert_type(event.delay, float)
+    assert_type(event.result, RateLimitResult | None)
+
+
+class Partial(Hook):
+    """A hook may leave out what it does not observe."""
+
+    def on_check(self, event: CheckEvent) -> None:
+        """Observe."""
+
+
+Limiter(hooks=[Partial()])
+
+
+def succeeded(status: int) -> bool:
+    """Tell whether a charge comes back."""
+    return status < 400
+
+
+refund_when: RefundWhen = succeeded
+Limit("5/m", shadow=True, refund_when=refund_when, max_delay=2)
+limiter.limit("5/m", refund_when=lambda status: status < 400)
+limit("5/m", max_delay=0.5)
+
+
+async def give_back(rate_limit: RateLimitContext) -> None:
+    """A handler gives back what was too much."""
+    assert_type(await rate_limit.refund(5), None)
+    await rate_limit.refund(5, name="tokens")
+
+
 # Testing ------------------------------------------------------------------------
 
 manual_clock = ManualClock(start=1.5)
@@ -705,3 +756,10 @@ class MyStoreTests(StoreContract):
 async def a_promise_is_checked(store: Store, clock: ManualClock) -> None:
     """Call a check without pytest."""
     await MyStoreTests().test_a_wait_is_as_long_as_it_is_told(store, clock)
+
+
+async def expect_a_refusal(client: httpx.AsyncClient, other: TestClient) -> None:
+    """Responses of both clients may be checked, and limits lifted."""
+    assert_throttled(await client.get("/"), retry_after=2.5)
+    with no_limits(limiter), no_limits():
+        assert_throttled(other.get("/"))

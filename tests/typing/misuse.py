@@ -14,6 +14,7 @@ from throttled_views import (
     Limit,
     Limiter,
     Quota,
+    RateLimitContext,
     RateLimitMiddleware,
     StoreStateEvent,
     Throttled,
@@ -24,6 +25,7 @@ from throttled_views import (
     limit,
     route,
 )
+from throttled_views.testing import assert_throttled, no_limits
 
 limiter = Limiter()
 
@@ -170,6 +172,10 @@ Limiter(on_store_error="open")  # type: ignore[arg-type]  # pyright: ignore[repo
 Limiter(on_store_error=None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Limiter(using="fixed_window")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 limiter.limit("5/m", on_store_error="open")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limit("5/m", shadow="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limit("5/m", max_delay="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limit("5/m", refund_when=400)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Limit("5/m", refund_when=lambda: True)  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
 Limit("5/m", using="token bucket")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 ThrottledRouter(limiter).add_view(Request)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -209,6 +215,16 @@ async def wrong_arguments(throttled: Throttled) -> None:
     """Ask with what is no key and no cost."""
     await throttled.limit(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await throttled.limit("alice", cost="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def a_refund_is_awaited(rate_limit: RateLimitContext) -> None:
+    """Forget to wait, and give back parts of a unit."""
+    rate_limit.refund(2)  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
+    await rate_limit.refund(2.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+assert_throttled(429)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+no_limits("5/m")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 # Applications -------------------------------------------------------------------

@@ -31,6 +31,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(msg, name=error.name) from error
 
 from throttled_views.algorithms.base import AnyKernel
+from throttled_views.algorithms.bucket import Bucket
 from throttled_views.algorithms.kernels import counter_of
 from throttled_views.errors import ConfigurationError, StoreUnavailableError
 from throttled_views.results import Charge, RateLimitResult, Receipt
@@ -138,7 +139,9 @@ class RedisStore:
         to several slots, and to one key by several quotas, are made one after the
         other, and given back, best effort, if a later one is refused or fails.
         """
-        if any(_is_hopeless(*each) for each in _prices(charges).items()):
+        if any(map(_is_too_dear, charges)) or any(
+            _is_hopeless(*each) for each in _prices(charges).items()
+        ):
             now_us, states = await self._states(charges)
             return decide(charges, _reader(states), now_us).results
         results: dict[int, RateLimitResult] = {}
@@ -426,7 +429,14 @@ def _prices(charges: Sequence[Charge]) -> dict[Pair, int]:
 def _is_hopeless(pair: Pair, price: int) -> bool:
     """Tell whether there can never be room for *price*, so that none is asked for."""
     _, kernel = pair
+    if isinstance(kernel, Bucket) and kernel.delay:  # several may have turns
+        return price * kernel.token > kernel.full or not kernel.capacity
     return price > kernel.capacity or not kernel.capacity
+
+
+def _is_too_dear(charge: Charge) -> bool:
+    """Tell whether *charge* has no turn, though others of its key may wait longer."""
+    return charge.max_delay > 0 and charge.cost > charge.quota.burst
 
 
 def _asked(prices: Mapping[Pair, int]) -> Asked:

@@ -334,6 +334,16 @@ class StoreContract:
 
         assert delays == [0.0, 12.0, 0.0]
 
+    async def test_a_key_named_twice_has_two_turns(self, store: Store) -> None:
+        """Two charges of one call may come to more than the capacity, and wait."""
+        patient = Charge("alice", _FIVE, cost=5, max_delay=30.0)
+        admitted = await store.acquire([patient, replace(patient, cost=2)])
+        refused = await store.acquire([patient, replace(patient, cost=6)])
+
+        assert [each.delay for each in admitted] == [0.0, 24.0]
+        assert [each.limited for each in refused] == [True, True]
+        assert (await _one(store, replace(patient, cost=0))).delay == 24.0
+
     async def test_a_turn_is_given_back(self, store: Store) -> None:
         """By a refund, and where another limit refuses: then it is not even taken."""
         patient = Charge("alice", _FIVE, cost=5, max_delay=30.0)

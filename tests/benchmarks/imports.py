@@ -1,0 +1,34 @@
+"""What it takes to import the package, next to what it takes to import FastAPI."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.benchmarks.measuring import Effort
+from tests.benchmarks.results import Section, Table, rows_of
+
+_MOST_ROUNDS = 40
+_CODE = (
+    "import time; began = time.process_time(); import {}; "
+    "print(time.process_time() - began)"
+)
+_MODULES = ("fastapi", "throttled_views")
+
+
+def measure(effort: Effort) -> Section:
+    """Measure new processes, in turn."""
+    taken: dict[str, list[float]] = {module: [] for module in _MODULES}
+    for _ in range(min(_MOST_ROUNDS, effort.rounds)):
+        for module in _MODULES:
+            taken[module].append(_seconds_of(module) * 1000)
+    rows = rows_of(taken, "fastapi", {"throttled_views": 1.05})
+    return Section([Table("Import, time of the processor", rows, "ms", "fastapi")])
+
+
+def _seconds_of(module: str) -> float:
+    code = _CODE.format(module)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return float(ran.stdout)

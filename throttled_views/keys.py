@@ -76,7 +76,8 @@ def compose_key(parts: KeyParts, /) -> str:
     """
     Join *parts* with ``|``, each percent-encoded with nothing safe.
 
-    The key of a store is ``<prefix>|<this>|<name of the limit>``.
+    The key of a store is ``<prefix>|<this>|<name of the limit>``, with braces around
+    the principal.
 
     No value can imitate the separator, and different parts never give the same key.
     A principal of more than 64 bytes is replaced by its 128-bit BLAKE2 digest, so that

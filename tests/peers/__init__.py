@@ -1,0 +1,1 @@
+"""What depends on other rate limiters; collected where they are installed."""

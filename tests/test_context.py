@@ -1,10 +1,11 @@
 """What a handler gives back of an announced cost: `RateLimitContext.refund`."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 from fastapi import APIRouter, FastAPI, HTTPException
+from fastapi.responses import StreamingResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -250,6 +251,26 @@ async def test_the_rest_comes_back_by_the_status() -> None:
     told = await answers(app_of(router), "GET /404", "GET /500", "GET /404")
 
     assert ["6", "6", "2"] == [each.headers["RateLimit-Remaining"] for each in told]
+
+
+@pytest.mark.parametrize("kind", [APIRouter, ThrottledRouter])
+async def test_a_stream_may_give_back_when_it_is_done(kind: type[APIRouter]) -> None:
+    """The fields are sent by then; the next request finds what came back."""
+    limiter = frozen()
+    router = kind() if kind is APIRouter else ThrottledRouter(limiter)
+
+    @router.get("/")
+    @limiter.limit(TOKENS)
+    async def get(rate_limit: CurrentRateLimit) -> StreamingResponse:
+        async def parts() -> AsyncIterator[bytes]:
+            yield b"a"
+            await rate_limit.refund(5)
+
+        return StreamingResponse(parts())
+
+    told = await answers(app_of(router), "GET /", "GET /")
+
+    assert ["4", "3"] == [each.headers["RateLimit-Remaining"] for each in told]
 
 
 async def test_who_gives_back_at_the_same_time_gives_back_once() -> None:

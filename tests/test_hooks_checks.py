@@ -282,6 +282,36 @@ async def test_a_manual_check_is_told() -> None:
     assert 5 == result.state.remaining
 
 
+async def test_what_is_given_back_by_hand_is_told() -> None:
+    """Each limit that gets something back, and nothing for what was refused."""
+    notes = Notes()
+    both = limiter_of(notes).throttled([Limit("9/h", cost=2), Limit("1/h")])
+
+    admitted, refused = await both.limit("alice"), await both.limit("alice")
+    notes.checks.clear()
+    await both.refund(refused)
+    await both.refund(admitted)
+
+    assert [("manual", "9/h", 2), ("manual", "1/h", 1)] == [
+        (each.phase, each.limit.quota, each.cost) for each in notes.checks
+    ]
+    assert ["refunded"] * 2 == [each.outcome for each in notes.checks]
+    assert 1 == (await both.peek("alice")).state.remaining
+
+
+async def test_by_hand_a_store_that_is_down_is_told() -> None:
+    """Where the policy is to deny, the caller gets an error."""
+    notes = Notes()
+    limiter = limiter_of(notes, store=Down(), on_store_error="deny")
+
+    with pytest.raises(StoreUnavailableError):
+        await limiter.throttled("9/h").limit("alice", 2)
+
+    assert [("manual", "unavailable", 2)] == [
+        (each.phase, each.outcome, each.cost) for each in notes.checks
+    ]
+
+
 async def test_a_socket_is_told() -> None:
     """Its handshake is checked late."""
     notes = Notes()

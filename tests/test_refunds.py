@@ -368,6 +368,24 @@ async def test_an_early_charge_is_settled_by_a_late_refusal() -> None:
     assert [200, 429] == when.statuses
 
 
+@pytest.mark.parametrize("kind", [APIRouter, ThrottledRouter])
+async def test_stacked_limits_are_settled_once_each(kind: type[APIRouter]) -> None:
+    """Whichever guard sees the end first."""
+    limiter, other = frozen(), frozen()
+    whens = [Recorder(gives_back=False) for _ in range(3)]
+    router = kind() if kind is APIRouter else ThrottledRouter(limiter)
+
+    @router.get("/")
+    @other.limit("9/h", refund_when=whens[2])
+    @limiter.limit("8/h", refund_when=whens[1])
+    @limiter.limit("7/h", refund_when=whens[0])
+    async def get() -> None: ...
+
+    await answers(app_of(router), "GET /", "GET /")
+
+    assert [[200, 200]] * 3 == [each.statuses for each in whens]
+
+
 # --- cancellations --------------------------------------------------------------------
 
 

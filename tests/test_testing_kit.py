@@ -17,6 +17,7 @@ from throttled_views import (
     ConfigurationError,
     HeaderPolicy,
     IETFHeaders,
+    InvalidKeyError,
     Limiter,
     MemoryStore,
     Quota,
@@ -51,6 +52,22 @@ async def test_nothing_is_limited_within() -> None:
     assert [200] * 3 == [each.status_code for each in told]
     assert [{}] * 3 == [fields_of(each) for each in told]
     assert [200, 429] == await statuses(app, *["GET /orders"] * 2)
+
+
+async def test_checks_by_hand_are_lifted_too() -> None:
+    """They admit everything, as to a fresh key, and charge nothing."""
+    limiter = frozen()
+    by_hand = limiter.throttled(["0/m", "3/m"])
+    with no_limits(limiter):
+        results = [await by_hand.limit("alice"), await by_hand.peek("alice")]
+        await by_hand.refund(results[0])
+        with pytest.raises(InvalidKeyError):
+            await by_hand.limit("")
+
+    assert [(False, 0.0, ())] * 2 == [
+        (each.limited, each.state.retry_after, each.receipts) for each in results
+    ]
+    assert (await by_hand.limit("alice")).limited
 
 
 def test_an_error_within_restores() -> None:

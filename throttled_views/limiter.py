@@ -348,7 +348,7 @@ class Limiter:
             using=self.using,
             store=self.failover,
             prefix=self.prefix,
-        ).told_to(self.audience)
+        ).told_to(self.audience, lambda: self.enabled)
 
     def bind(
         self,

@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
+from itertools import compress
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias, cast
@@ -28,6 +29,7 @@ from throttled_views.errors import (
     ConfigurationError,
     InvalidAnswerError,
     InvalidKeyError,
+    StoreUnavailableError,
     shown,
 )
 from throttled_views.hooks import (
@@ -52,6 +54,7 @@ from throttled_views.results import (
     Charge,
     Decision,
     RateLimitResult,
+    RateLimitState,
     Receipt,
     checked_cost,
     decision_of,
@@ -59,6 +62,7 @@ from throttled_views.results import (
     urgency,
 )
 from throttled_views.stores.base import Store
+from throttled_views.stores.failover import Failover
 from throttled_views.stores.memory import MemoryStore
 
 __all__ = ["Throttled"]
@@ -190,6 +194,10 @@ class Rule:
     def key(self, principal: str) -> str:
         """Return the key that *principal* is charged under."""
         return f"{self.head}{encoded_principal(principal)}{self.tail}"
+
+    def has(self, key: str) -> bool:
+        """Tell whether *key* is one that somebody is charged under."""
+        return key.startswith(self.head) and key.endswith(self.tail)
 
     async def principal(self, scope: Scope, answers: Answers) -> str | None:
         """Return who is charged; see `charge`."""
@@ -376,7 +384,7 @@ class Throttled:
 
     rules: tuple[Rule, ...]
 
-    __slots__ = ("_audience", "_store", "limits", "rules")
+    __slots__ = ("_audience", "_is_enabled", "_store", "limits", "rules")
 
     def __init__(
         self,
@@ -393,7 +401,7 @@ class Throttled:
         for limit in limits:
             _check_by_hand(limit)
         self.limits = limits
-        self._audience = Audience()
+        self._audience, self._is_enabled = Audience(), _always
         self._store: Store | None = (
             MemoryStore() if store is None else checked_store(store)
         )
@@ -418,14 +426,14 @@ class Throttled:
         """Return one that waits to be bound: a router does so at registration."""
         self = cls.__new__(cls)
         self.limits = tuple(limits)
-        self._audience = Audience()
+        self._audience, self._is_enabled = Audience(), _always
         self._store = None
         self.rules = ()
         return self
 
-    def told_to(self, audience: Audience) -> Self:
-        """Tell *audience* of each check from now on; return this."""
-        self._audience = audience
+    def told_to(self, audience: Audience, is_enabled: Callable[[], bool]) -> Self:
+        """Tell *audience* of checks, and check only if *is_enabled*; return this."""
+        self._audience, self._is_enabled = audience, is_enabled
         return self
 
     def bound(self, store: Store, rules: Sequence[Rule]) -> Self:
@@ -443,7 +451,8 @@ class Throttled:
         """
         Charge *key* under all limits, or under none if one of them refuses.
 
-        A limit with a `Limit.max_delay` lets the caller wait here for its turn.
+        A limit with a `Limit.max_delay` lets the caller wait here for its turn. While
+        the limiter that made this is off, nothing is charged, and all is admitted.
 
         Args:
             key: Who is charged: any non-empty string.
@@ -458,12 +467,21 @@ class Throttled:
             ValueError: *cost* is negative, or not a whole number.
             StoreUnavailableError: The store could not be asked.
         """
-        began = perf_counter()
-        results = self._named(
-            await self._bound_store().acquire(self._charges(key, cost))
-        )
-        if self._audience:
-            self._tell(results, cost, perf_counter() - began)
+        charges, began = self._charges(key, cost), perf_counter()
+        if not self._is_enabled():
+            return self._unlimited()
+        try:
+            results = self._named(await self._bound_store().acquire(charges))
+        except StoreUnavailableError:
+            for rule, charge in zip(self.rules, charges, strict=True):
+                self._tell(rule, "unavailable", charge.cost, began)
+            raise
+        otherwise: CheckOutcome = "admitted"
+        if any(each.limited for each in results):
+            otherwise = "spared"
+        for rule, charge, each in zip(self.rules, charges, results, strict=True):
+            outcome = "refused" if each.limited else otherwise
+            self._tell(rule, outcome, charge.cost, began, each)
         delay = max(each.delay for each in results)
         if delay:
             await asyncio.sleep(delay)
@@ -471,25 +489,33 @@ class Throttled:
         return replace(_governing(results), delay=delay, receipts=receipts)
 
     def _tell(
-        self, results: Sequence[RateLimitResult], cost: int, duration: float
+        self,
+        rule: Rule,
+        outcome: CheckOutcome,
+        cost: int,
+        began: float,
+        result: RateLimitResult | None = None,
     ) -> None:
-        is_refused = any(each.limited for each in results)
-        otherwise: CheckOutcome = "spared" if is_refused else "admitted"
-        for rule, result in zip(self.rules, results, strict=True):
-            event = CheckEvent(
-                rule.observed,
-                "manual",
-                "refused" if result.limited else otherwise,
-                cost * cast("int", rule.limit.cost),
-                duration,
-                result.delay,
-                partial(_given, result),
-            )
-            self._audience.on_check(event)
+        """Tell hooks, if there are any, what came out for *rule*."""
+        if not self._audience:
+            return
+        event = CheckEvent(
+            rule.observed,
+            "manual",
+            outcome,
+            cost,
+            perf_counter() - began,
+            0.0 if result is None else result.delay,
+            None if result is None else partial(_given, result),
+        )
+        self._audience.on_check(event)
 
     async def peek(self, key: str, cost: int = 1) -> RateLimitResult:
         """Tell what `limit` would answer, and charge nothing; takes what it takes."""
-        results = await self._bound_store().peek(self._charges(key, cost))
+        charges = self._charges(key, cost)
+        if not self._is_enabled():
+            return self._unlimited()
+        results = await self._bound_store().peek(charges)
         return _governing(self._named(results))
 
     async def reset(self, key: str) -> None:
@@ -504,7 +530,26 @@ class Throttled:
 
         Never more than the capacity comes back. A result is good for one refund.
         """
-        await self._bound_store().refund(result.receipts)
+        store, began = self._bound_store(), perf_counter()
+        receipts = result.receipts
+        are_back: Sequence[bool] = [True] * len(receipts)
+        if isinstance(store, Failover):
+            are_back = await store.give_back(receipts)
+        else:
+            await store.refund(receipts)
+        for receipt in compress(receipts, are_back):
+            for rule in self.rules:
+                if rule.has(receipt.charge.key):
+                    self._tell(rule, "refunded", receipt.charge.cost, began)
+
+    def _unlimited(self) -> RateLimitResult:
+        """Return what is told where nothing is limited: that of a fresh key."""
+        results: list[RateLimitResult] = []
+        for rule in self.rules:
+            burst = cast("Quota", rule.limit.quota).burst
+            state = RateLimitState(burst, burst, reset_after=0.0, retry_after=0.0)
+            results.append(RateLimitResult(limited=False, state=state, name=rule.name))
+        return _governing(results)
 
     def _bound_store(self) -> Store:
         if self._store is None:
@@ -526,6 +571,10 @@ class Throttled:
             replace(result, name=rule.name)
             for result, rule in zip(results, self.rules, strict=True)
         ]
+
+
+def _always() -> bool:
+    return True
 
 
 def _governing(results: Sequence[RateLimitResult]) -> RateLimitResult:

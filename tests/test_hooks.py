@@ -10,6 +10,7 @@ from tests.noted import Notes
 from throttled_views import (
     Charge,
     ConfigurationError,
+    Hook,
     Limiter,
     MemoryStore,
     RateLimitResult,
@@ -74,6 +75,23 @@ async def test_a_hook_that_fails_changes_nothing(
         assert [200, 429] == await statuses(app_of(router), "GET /", "GET /")
     assert clumsy.events == notes.events
     assert "ZeroDivisionError" in caplog.text
+
+
+class Half(Hook):
+    """A hook that observes nothing: it leaves out both methods."""
+
+
+async def test_a_hook_may_leave_out_what_it_does_not_observe() -> None:
+    """A subclass of `Hook` has methods that do nothing."""
+    notes = Notes()
+    limiter = Limiter("1/h", store=Down(), hooks=[Half(), notes])
+    router = ThrottledRouter(limiter)
+
+    @router.get("/")
+    async def get() -> None: ...
+
+    assert [200, 429] == await statuses(app_of(router), "GET /", "GET /")
+    assert (1, 2) == (len(notes.events), len(notes.checks))
 
 
 @pytest.mark.parametrize(

@@ -69,14 +69,23 @@ class RateLimitExceededError(LimitedError, HTTPException):
         rate_limit_context: What was decided; its `result` is of the limit that refuses.
     """
 
+    _headers: Mapping[str, str] | None
+
     def __init__(self, rate_limit_context: RateLimitContext) -> None:
         self.rate_limit_context = rate_limit_context
-        HTTPException.__init__(
-            self,
-            status_code=_TOO_MANY_REQUESTS,
-            detail=_DETAIL,
-            headers=dict(rate_limit_context.headers),
-        )
+        HTTPException.__init__(self, status_code=_TOO_MANY_REQUESTS, detail=_DETAIL)
+
+    # Not made before a handler asks for them, which costs a third of a refusal.
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """The header fields that tell of the limit, for an answer of yours."""
+        if self._headers is None:
+            self._headers = dict(self.rate_limit_context.headers)
+        return self._headers
+
+    @headers.setter
+    def headers(self, headers: Mapping[str, str] | None) -> None:
+        self._headers = headers
 
     @property
     def problem_details(self) -> Mapping[str, object] | None:
@@ -379,9 +388,8 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
     if not iscoroutinefunction(handler):  # in a thread, or by Starlette's own
         await fail(error, scope, receive, send)
         return
-    response = own_response(error, scope) or await handler(
-        Request(scope, receive, send), error
-    )
+    response = None if is_plain else own_response(error, scope)
+    response = response or await handler(Request(scope, receive, send), error)
     if response is not None:  # as Starlette has it
         await response(scope, receive, send)
 

@@ -85,6 +85,7 @@ class RateLimitExceededError(LimitedError, HTTPException):
 
     @headers.setter
     def headers(self, headers: Mapping[str, str] | None) -> None:
+        """Give others in their place."""
         self._headers = headers
 
     @property

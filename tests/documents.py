@@ -10,6 +10,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 
 _BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(
+    r'^```\w+ title="(?P<title>[^"]+)"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL
+)
 
 
 class Block(NamedTuple):
@@ -26,6 +29,14 @@ def blocks(page: Path) -> list[Block]:
         Block(found["code"], text.count("\n", 0, found.start("code")) + 1)
         for found in _BLOCK.finditer(text)
     ]
+
+
+def files(page: Path) -> dict[str, str]:
+    """Return the files that *page* shows, by their names: blocks with a title."""
+    return {
+        found["title"]: found["code"]
+        for found in _FILE.finditer(page.read_text("utf-8"))
+    }
 
 
 def run(page: Path, *, first: int | None = None) -> ModuleType:

@@ -1,5 +1,6 @@
 """The README does what it says."""
 
+import re
 import tomllib
 from types import ModuleType
 
@@ -19,12 +20,6 @@ COMMANDS = (
 def first_fixture() -> ModuleType:
     """Run the first example alone, as somebody who copies it would."""
     return run(README, first=1)
-
-
-@pytest.fixture(name="page", scope="module")
-def page_fixture() -> ModuleType:
-    """Run all examples in order."""
-    return run(README)
 
 
 async def test_first_example_admits_its_quota_and_refuses_the_next(
@@ -64,53 +59,6 @@ async def test_a_refusal_looks_as_described(first: ModuleType) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "quota"),
-    [
-        ("/v1/books", 10),
-        ("/v1/books/7", 10),
-        ("/search?q=emma", 10),
-        ("/report", 2),
-    ],
-)
-async def test_each_route_has_the_quota_it_declares(
-    page: ModuleType, path: str, quota: int
-) -> None:
-    """The routes of the README admit as many requests as it says."""
-    async with client_of(page.app) as client:
-        answers = [await client.get(path) for _ in range(quota + 1)]
-
-    assert [200] * quota + [429] == [answer.status_code for answer in answers]
-
-
-async def test_an_exempt_handler_is_limited_with_the_application_alone(
-    page: ModuleType,
-) -> None:
-    """The README's health check counts as a path that does not exist does."""
-    async with client_of(page.app) as client:
-        answers = [await client.get(path) for path in ("/v1/books/health", "/lost")]
-
-    assert [("1000", "999"), ("1000", "998")] == [
-        (each.headers["RateLimit-Limit"], each.headers["RateLimit-Remaining"])
-        for each in answers
-    ]
-
-
-async def test_the_key_function_tells_customers_from_addresses(
-    page: ModuleType,
-) -> None:
-    """A customer of the README keeps one counter at all addresses."""
-    key = {"X-API-Key": "k-alice"}
-    page.app.include_router(page.Orders.as_router())
-    remaining: list[str] = []
-    for _ in range(2):
-        async with client_of(page.app) as client:
-            answer = await client.get("/orders", headers=key)
-            remaining.append(answer.headers["RateLimit-Remaining"])
-
-    assert ["29", "28"] == remaining
-
-
 def test_first_example_is_short() -> None:
     """The first example has twelve to fifteen lines of code."""
     code = blocks(README)[0].code
@@ -129,3 +77,11 @@ def test_commands_name_extras_that_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
     assert {"demo", "dev", "redis"} <= set(project["optional-dependencies"])
+
+
+def test_links_lead_to_what_there_is() -> None:
+    """Each page and each example that the README links to exists."""
+    links = re.findall(r"\]\(((?:docs|examples)/\S+)\)", README.read_text("utf-8"))
+
+    assert links
+    assert [] == [link for link in links if not (ROOT / link).exists()]

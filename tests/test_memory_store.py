@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from dataclasses import replace
 from itertools import pairwise
 from typing import cast
 
@@ -875,3 +876,20 @@ def test_an_empty_store_is_true(store: MemoryStore) -> None:
     """So that ``store or another`` is the store, whether it has keys or not."""
     assert 0 == len(store)
     assert store
+
+
+async def test_parts_of_a_microsecond_are_pulled_back(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """A clock that is set back leaves no key half a microsecond in the future."""
+    two_a_microsecond = Quota(2, 1e-6, burst=1)
+    twice = Charge("alice", two_a_microsecond, max_delay=1e-6)
+    clock.advance(1e-6)
+    await store.acquire([twice])
+    await store.acquire([twice])
+    clock.set(0)
+    [refused] = await store.acquire([twice])
+    clock.advance(1e-6)
+    [looked] = await store.peek([replace(twice, cost=0)])
+
+    assert (True, 0.0) == (refused.limited, looked.delay)

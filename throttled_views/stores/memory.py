@@ -80,11 +80,7 @@ class _Shard:
         if type(written_for) is not type(kernel):
             return None  # by another algorithm: it begins anew
         state = written_for.settle(stored, now_us)
-        if (
-            heals
-            and state != stored
-            and written_for.whole_at(state) < written_for.whole_at(stored)
-        ):
+        if heals and state != stored and _is_sooner(written_for, state, stored):
             self.write(key, state, written_for)
         if written_for is kernel:
             return state
@@ -158,6 +154,13 @@ class _Shard:
             found.append((*kernel.fullness(state, now_us), key))
         found.sort(reverse=True)
         return found
+
+
+def _is_sooner(kernel: AnyKernel, state: State, stored: State) -> bool:
+    """Tell whether *state* is whole sooner than what is *stored*."""
+    if isinstance(kernel, Bucket):  # in parts of a microsecond
+        return bool(state < stored)
+    return kernel.whole_at(state) < kernel.whole_at(stored)
 
 
 @quick

@@ -35,6 +35,8 @@ ORDER = (
     "_settlement",
     "outcome",
     "throttled",
+    "_charging",
+    "_single",
     "_plan",
     "_functions",
     "_endpoints",

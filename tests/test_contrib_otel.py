@@ -7,7 +7,6 @@ import sys
 import threading
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -361,7 +360,7 @@ def test_a_span_that_is_not_recorded_gets_none(hook: OTelHook) -> None:
 
     tracer = TracerProvider(ALWAYS_OFF).get_tracer("tests")
     with tracer.start_as_current_span("request"):
-        hook.on_check(replace(check("refused"), make_result=fail))
+        hook.on_check(check("refused")._replace(make_result=fail))
 
 
 # --- applications ---------------------------------------------------------------------

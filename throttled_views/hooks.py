@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import iscoroutinefunction
-from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from throttled_views.errors import ConfigurationError, shown
 from throttled_views.quotas import Algorithm
@@ -71,10 +71,11 @@ class CheckedLimit:
     shadow: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckEvent:
+class CheckEvent(NamedTuple):
     """
     A limit was checked, or got a charge back.
+
+    One is made for each limit of each request, so it is the least that can be made.
 
     Attributes:
         limit: The limit.
@@ -83,6 +84,7 @@ class CheckEvent:
         cost: Units that were asked for, or that came back.
         duration: Seconds that the store took.
         delay: Seconds that the request, which was admitted, waits for its turn.
+        make_result: Makes `result`; None if there is none.
     """
 
     limit: CheckedLimit
@@ -91,7 +93,7 @@ class CheckEvent:
     cost: int
     duration: float
     delay: float = 0.0
-    make_result: Callable[[], RateLimitResult] | None = field(default=None, repr=False)
+    make_result: Callable[[], RateLimitResult] | None = None
 
     @property
     def result(self) -> RateLimitResult | None:

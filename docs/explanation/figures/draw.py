@@ -86,7 +86,7 @@ def left(kernel: AnyKernel, state: int, now_us: int) -> float:
 
 # --- drawing --------------------------------------------------------------------------
 
-WIDTH, LEFT, RIGHT = 640, 46, 14
+WIDTH, LEFT, RIGHT = 520, 36, 12  # small, so that words can be read on a phone
 
 
 def x_of(at_us: int) -> float:
@@ -118,24 +118,24 @@ def mark(at_us: int, y: float, *, refused: bool) -> str:
     """Draw an arrival: a dot if it was admitted, a cross if it was refused."""
     x = x_of(at_us)
     if not refused:
-        return f'<circle cx="{x:.1f}" cy="{y}" r="4" fill="{GREEN}"/>'
+        return f'<circle cx="{x:.1f}" cy="{y}" r="3.3" fill="{GREEN}"/>'
     return (
-        f'<path d="M{x - 3.5:.1f} {y - 3.5}l7 7m0 -7l-7 7" '
-        f'stroke="{RED}" stroke-width="2.2"/>'
+        f'<path d="M{x - 3:.1f} {y - 3}l6 6m0 -6l-6 6" '
+        f'stroke="{RED}" stroke-width="2"/>'
     )
 
 
-def svg(title: str, height: int, parts: Iterable[str], width: int = WIDTH) -> str:
+def svg(title: str, height: int, parts: Iterable[str]) -> str:
     """Return a whole figure."""
     return "\n".join(
         [
             (
                 f'<svg xmlns="http://www.w3.org/2000/svg" '
-                f'viewBox="0 0 {width} {height}" font-family="system-ui, sans-serif" '
+                f'viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" '
                 'font-size="14" role="img">'
             ),
             f"<title>{escape(title)}</title>",
-            f'<rect width="{width}" height="{height}" rx="6" fill="#fff"/>',
+            f'<rect width="{WIDTH}" height="{height}" rx="6" fill="#fff"/>',
             *parts,
             "</svg>\n",
         ]
@@ -208,13 +208,13 @@ def comparison() -> str:
     bottom = top + row * len(ALGORITHMS)
     title = f"The same {len(ARRIVALS_US)} requests under {QUOTA}"
     parts = [
-        text(LEFT - 32, 24, title, font_weight="600"),
+        text(LEFT - 24, 24, title, font_weight="600"),
         *edges(top - 16, bottom - 6),
     ]
     for number, using in enumerate(ALGORITHMS):
         found, y = timeline(using), top + row * number
         parts += [
-            text(LEFT - 32, y, str(using), font_size="13"),
+            text(LEFT - 24, y, str(using), font_size="13"),
             text(WIDTH - RIGHT, y, f"{found.admitted} admitted", text_anchor="end",
                  font_size="13"),
             *(mark(at_us, y + 16, refused=refused)
@@ -236,16 +236,16 @@ class Station(NamedTuple):
 
 
 STATIONS = (
-    Station("Server", "reads the request line and the header fields"),
-    Station("RateLimitMiddleware, if any", "limits of the application: one store call",
+    Station("Server", "reads line and header fields"),
+    Station("RateLimitMiddleware, if any", "limits of the application",
             "429, 503", ours=True),
     Station("Router", "finds the route by path and method", "404, 405: not counted"),
-    Station("Early limits", "key, quota, cost of the connection: one store call",
+    Station("Early limits", "of the connection: one store call",
             "429, 503: nothing was read", ours=True),
     Station("Body", "is read, and parsed as JSON", "422: counted early"),
     Station("Dependencies", "authentication, sessions, parameters",
             "401, 422: counted early"),
-    Station("Late limits", "key, quota, cost of dependencies: one store call",
+    Station("Late limits", "of what was found: one store call",
             "429, 503: early charges stay", ours=True),
     Station("Handler", "does the work", "its errors: counted"),
     Station("Response starts", "the header fields are added", ours=True),
@@ -255,7 +255,7 @@ STATIONS = (
 
 def life() -> str:
     """Draw the way of a request through an application."""
-    width, row, box, high = 640, 66, 390, 46
+    row, box, high = 66, 268, 46
     parts: list[str] = []
     for number, each in enumerate(STATIONS):
         y = 12 + row * number
@@ -277,7 +277,7 @@ def life() -> str:
                 text(12 + box + 34, middle + 5, each.leaves, ink=RED, font_size="13"),
             ]
     height = 12 + row * len(STATIONS) - row + high + 12
-    return svg("The life of a request", height, parts, width)
+    return svg("The life of a request", height, parts)
 
 
 def arrow(x1: float, y1: float, x2: float, y2: float, ink: str) -> str:

@@ -18,7 +18,8 @@ from throttled_views import (
     RateLimitContext,
     RateLimitHeaderPolicy,
 )
-from throttled_views.context import Answer, Outcome
+from throttled_views._answers import Answer
+from throttled_views.context import Outcome
 from throttled_views.headers import (
     HeaderRenderer,
     Told,

@@ -27,8 +27,8 @@ from throttled_views import (
     client_ip,
     everyone,
 )
+from throttled_views._rules import Rule
 from throttled_views.results import Decision, result_of
-from throttled_views.throttled import Rule
 
 FIVE = Quota.per_minute(5)  # one back every 12 s
 

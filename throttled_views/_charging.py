@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
-from throttled_views.context import Answer, Outcome
+from throttled_views._answers import Answer
+from throttled_views._rules import Rule
+from throttled_views.context import Outcome
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.headers import Told
 from throttled_views.hooks import CheckEvent, CheckOutcome, CheckPhase
 from throttled_views.outcome import Machinery, RateLimitUnavailableError
 from throttled_views.results import Charge, RateLimitResult, decision_of
-from throttled_views.throttled import Rule
 
 __all__ = ["acquired", "observed"]
 

@@ -16,12 +16,13 @@ from starlette.types import Scope
 
 from throttled_views._binding import copied, name_of
 from throttled_views._plan import Plan, plan_of
+from throttled_views._rules import Rule, is_late
 from throttled_views.errors import RegistrationError
 from throttled_views.limits import KeyFunc, Limit, Throttle, check_distinct, limits_of
 from throttled_views.outcome import Machinery
 from throttled_views.quotas import Quota
 from throttled_views.results import OnStoreError
-from throttled_views.throttled import Rule, Throttled, is_late
+from throttled_views.throttled import Throttled
 
 __all__ = [
     "WEBSOCKET",

@@ -43,7 +43,7 @@ from throttled_views._binding import (
 )
 from throttled_views._early import parameters_of
 from throttled_views._functions import solvable
-from throttled_views.throttled import NO_ANSWERS, Answers
+from throttled_views._rules import NO_ANSWERS, Answers
 
 __all__ = ["Exchange", "Guard", "dependency_on", "guarded", "is_guarded"]
 

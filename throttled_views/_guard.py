@@ -22,6 +22,7 @@ from starlette.websockets import WebSocketState
 
 from throttled_views._endpoints import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
+from throttled_views._rules import NO_ANSWERS, Answers
 from throttled_views._settlement import ERROR, settle, settle_soon
 from throttled_views.headers import merged
 from throttled_views.hooks import CheckPhase
@@ -34,7 +35,6 @@ from throttled_views.outcome import (
     outcome_of,
     own_response,
 )
-from throttled_views.throttled import NO_ANSWERS, Answers
 
 __all__ = ["decide", "guard_of", "write"]
 

@@ -15,9 +15,11 @@ from functools import lru_cache
 
 from starlette.types import Scope
 
+from throttled_views._answers import give_back
 from throttled_views._charging import acquired, observed
+from throttled_views._rules import NO_ANSWERS, Answers, Rule
 from throttled_views._single import Single
-from throttled_views.context import Outcome, give_back
+from throttled_views.context import Outcome
 from throttled_views.hooks import CheckPhase
 from throttled_views.outcome import (
     Machinery,
@@ -26,7 +28,6 @@ from throttled_views.outcome import (
 from throttled_views.results import Charge
 from throttled_views.route_keys import ByTemplate
 from throttled_views.stores.base import quick_store
-from throttled_views.throttled import NO_ANSWERS, Answers, Rule
 
 __all__ = ["Plan", "decide_all", "early_plans", "plan_of"]
 

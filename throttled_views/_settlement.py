@@ -13,7 +13,8 @@ from collections.abc import Awaitable
 from inspect import iscoroutine
 from typing import Final, cast
 
-from throttled_views.context import Answer, Outcome, give_back
+from throttled_views._answers import Answer, give_back
+from throttled_views.context import Outcome
 from throttled_views.errors import shown
 
 __all__ = ["ERROR", "settle", "settle_soon", "settled"]

@@ -14,11 +14,13 @@ from typing import TypeVar, cast
 
 from starlette.types import Scope
 
+from throttled_views._answers import Answer
 from throttled_views._charging import acquired
 from throttled_views._kinds import scope_reader_of
 from throttled_views._principals import encoded_principal
+from throttled_views._rules import Answers, Rule
 from throttled_views.algorithms.base import AnyKernel
-from throttled_views.context import Answer, Builder, Outcome
+from throttled_views.context import Builder, Outcome
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.headers import Told
 from throttled_views.hooks import CheckEvent, CheckOutcome, CheckPhase
@@ -26,7 +28,6 @@ from throttled_views.outcome import Machinery, Quick
 from throttled_views.quotas import Quota
 from throttled_views.stores.base import QuickStore
 from throttled_views.stores.deciding import Taken, told
-from throttled_views.throttled import Answers, Rule
 
 __all__ = ["Single"]
 

@@ -19,13 +19,13 @@ from throttled_views._early import called
 from throttled_views._found import Found
 from throttled_views._plan import Plan
 from throttled_views._problems import problem_of
+from throttled_views._rules import Rule
 from throttled_views._walk import walk
 from throttled_views.limiter import default_limiter
 from throttled_views.limits import Exempt
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import OnStoreError
 from throttled_views.routing import LIMITS_MARK, ThrottledRoute
-from throttled_views.throttled import Rule
 
 __all__ = ["AuditedLimit", "AuditedRoute", "DecisionPhase", "audit"]
 

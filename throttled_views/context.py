@@ -8,12 +8,9 @@ of it. Both are live: what is decided later is in them, and so is what comes bac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from time import perf_counter
 from types import MappingProxyType
-from typing import Protocol, cast
 
-from throttled_views.algorithms.kernels import counts_apart
+from throttled_views._answers import Answer, Applied, give_back
 from throttled_views.errors import NoRateLimitError
 from throttled_views.headers import (
     QUOTA_EXCEEDED,
@@ -22,162 +19,16 @@ from throttled_views.headers import (
     Told,
     merged,
 )
-from throttled_views.hooks import Audience, CheckedLimit, CheckEvent, CheckPhase
-from throttled_views.limits import Limit
+from throttled_views.hooks import CheckPhase
 from throttled_views.results import (
     RateLimitResult,
-    Receipt,
     checked_cost,
     urgency,
 )
 from throttled_views.stores.base import Store
 from throttled_views.stores.deciding import Taken
-from throttled_views.stores.failover import Failover
 
 __all__ = ["RateLimitContext"]
-
-_US_PER_S = 1_000_000
-
-
-class Giver(Protocol):
-    """What an answer needs of the limiter that gave it."""
-
-    @property
-    def failover(self) -> Failover:
-        """Where it was charged, and where charges are given back to."""
-        ...
-
-    @property
-    def renderer(self) -> HeaderRenderer:
-        """How it is shown."""
-        ...
-
-    @property
-    def audience(self) -> Audience:
-        """Who is told."""
-        ...
-
-
-class _Applied(Protocol):
-    """What an answer needs to know of the limit that it is of."""
-
-    @property
-    def limit(self) -> Limit:
-        """The limit, as it was declared."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Its name among the limits of its handler."""
-        ...
-
-    @property
-    def observed(self) -> CheckedLimit:
-        """The limit, as hooks know it."""
-        ...
-
-
-class Answer:
-    """
-    What one limit answered, in numbers and as users see it, and how to show it.
-
-    Attributes:
-        told: The answer in numbers, and what it is about.
-        rule: What answered.
-        giver: The limiter that answered.
-        phase: When that was.
-    """
-
-    __slots__ = ("_make_result", "_result", "giver", "phase", "rule", "told")
-
-    def __init__(
-        self,
-        told: Told,
-        rule: _Applied,
-        giver: Giver,
-        phase: CheckPhase,
-        make_result: Callable[[], RateLimitResult],
-    ) -> None:
-        self.told = told
-        self.rule = rule
-        self.giver = giver
-        self.phase: CheckPhase = phase
-        self._make_result = make_result
-        self._result: RateLimitResult | None = None
-
-    @property
-    def result(self) -> RateLimitResult:
-        """The answer as users see it, made when somebody asks."""
-        if self._result is None:
-            self._result = self._make_result()
-        return self._result
-
-    def take_back(self, units: int | None = None) -> Receipt | None:
-        """
-        Return what gives back *units* of the charge, all of it unless given.
-
-        None if nothing is charged. What is given back once is not charged any more.
-        """
-        if not self.result.receipts:
-            return None
-        [receipt] = self.result.receipts
-        charged = receipt.charge.cost
-        units = charged if units is None else min(units, charged)
-        self._tell_back(units, _parts(receipt, charged - units))
-        return next(iter(_parts(receipt, units)), None)
-
-    def _tell_back(self, units: int, left: tuple[Receipt, ...]) -> None:
-        """Tell of what is there once *units* came back; at least so much is."""
-        decision, result = self.told.decision, self.result
-        remaining = min(decision.limit, decision.remaining + units)
-        if decision.delay_us:  # it went to those who wait
-            remaining = decision.remaining
-        sooner_us = self._time_of(units)
-        reset_us = max(0, decision.reset_us - sooner_us)
-        if remaining == decision.limit:
-            reset_us = 0
-        decision = decision._replace(remaining=remaining, reset_us=reset_us)
-        self.told = self.told._replace(decision=decision)
-        state = replace(
-            result.state, remaining=remaining, reset_after=reset_us / _US_PER_S
-        )
-        self._result = replace(result, state=state, receipts=left)
-
-    def _time_of(self, units: int) -> int:
-        """Return the microseconds, rounded down, that a key is whole sooner by."""
-        if counts_apart(self.rule.observed.algorithm):
-            return 0  # a window ends when it ends
-        quota = self.told.quota
-        return units * quota.period_us // quota.limit
-
-
-def _parts(receipt: Receipt, units: int) -> tuple[Receipt, ...]:
-    """Return the receipt of *units* of what *receipt* is of; of none there is none."""
-    charge = replace(receipt.charge, cost=units)
-    return (replace(receipt, charge=charge),) if units else ()
-
-
-async def give_back(answers: Iterable[Answer], units: int | None = None) -> None:
-    """Refund *units* of each of *answers*, all unless given; each store in one call."""
-    receipts: dict[Failover, list[tuple[Answer, Receipt]]] = {}
-    for answer in answers:
-        if (receipt := answer.take_back(units)) is not None:
-            receipts.setdefault(answer.giver.failover, []).append((answer, receipt))
-    for store, some in receipts.items():
-        began = perf_counter()
-        are_back = await store.give_back([receipt for _, receipt in some])
-        duration = perf_counter() - began
-        for (answer, receipt), is_back in zip(some, are_back, strict=True):
-            if is_back:
-                _tell_refund(answer, receipt.charge.cost, duration)
-
-
-def _tell_refund(answer: Answer, units: int, duration: float) -> None:
-    observed, audience = answer.rule.observed, answer.giver.audience
-    if audience:
-        audience.on_check(
-            CheckEvent(observed, answer.phase, "refunded", units, duration)
-        )
 
 
 class Builder:
@@ -256,7 +107,7 @@ class Outcome:
         self.delay_us = 0
         self._answers: list[Answer] = []
         self._charged: list[Answer] = []
-        self._decided: list[object] = []
+        self._decided: list[Applied] = []
         self._units: dict[tuple[int, str], int] = {}
         self._pending: tuple[Builder, Taken] | None = None
         self._rendered: tuple[Sequence[Told], RawHeaders] = (), []
@@ -268,7 +119,7 @@ class Outcome:
         return self._answers
 
     @property
-    def decided(self) -> list[object]:
+    def decided(self) -> list[Applied]:
         """The rules that must not be decided for this request again."""
         self._build()
         return self._decided
@@ -465,7 +316,7 @@ class RateLimitContext:
         """
         checked_cost(units)
         outcome = self._outcome
-        rules = cast("list[_Applied]", outcome.decided)
+        rules = outcome.decided
         if rules and not any(_gets_back(rule, name) for rule in rules):
             wanted = "a cost function" if name is None else f"the name {name!r}"
             names = ", ".join(repr(rule.name) for rule in rules)
@@ -479,5 +330,5 @@ class RateLimitContext:
         await give_back(theirs, units)
 
 
-def _gets_back(rule: _Applied, name: str | None) -> bool:
+def _gets_back(rule: Applied, name: str | None) -> bool:
     return callable(rule.limit.cost) if name is None else rule.name == name

@@ -44,6 +44,7 @@ from throttled_views._functions import (
 )
 from throttled_views._guard import decide, guard_of, write
 from throttled_views._plan import Plan, plan_of
+from throttled_views._rules import MOST_TEMPLATES, Rule
 from throttled_views.algorithms.kernels import counts_apart, kernel_of
 from throttled_views.context import RateLimitContext
 from throttled_views.errors import (
@@ -89,8 +90,6 @@ from throttled_views.stores.failover import Failover
 from throttled_views.stores.memory import MemoryStore
 from throttled_views.throttled import (
     DEFAULT_PREFIX,
-    MOST_TEMPLATES,
-    Rule,
     Throttled,
     checked_prefix,
     checked_store,

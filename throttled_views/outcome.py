@@ -22,13 +22,9 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from throttled_views._answers import Giver
 from throttled_views._settlement import settle, settled
-from throttled_views.context import (
-    Builder,
-    Giver,
-    Outcome,
-    RateLimitContext,
-)
+from throttled_views.context import Builder, Outcome, RateLimitContext
 from throttled_views.errors import LimitedError, StoreUnavailableError
 from throttled_views.headers import REDUCED_CAPACITY, RawHeaders
 from throttled_views.route_keys import RouteKey

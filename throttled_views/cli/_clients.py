@@ -18,9 +18,9 @@ from throttled_views._addresses import address_of
 from throttled_views._declaration import WEBSOCKET
 from throttled_views._early import called
 from throttled_views._found import Found
+from throttled_views._rules import NO_ANSWERS, Rule, is_late
 from throttled_views.cli._mistakes import CommandError
 from throttled_views.keys import ClientIP
-from throttled_views.throttled import NO_ANSWERS, Rule, is_late
 
 __all__ = ["Client", "pairs"]
 

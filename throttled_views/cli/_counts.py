@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from throttled_views._early import called
 from throttled_views._principals import checked_principal
+from throttled_views._rules import Rule
 from throttled_views.cli._clients import Client
 from throttled_views.cli._handlers import Counted, counted_for
 from throttled_views.cli._mistakes import CommandError
@@ -19,7 +20,6 @@ from throttled_views.quotas import Quota
 from throttled_views.results import Charge
 from throttled_views.stores.base import Store
 from throttled_views.stores.memory import MemoryStore
-from throttled_views.throttled import Rule
 
 __all__ = ["Counts"]
 

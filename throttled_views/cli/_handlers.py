@@ -8,10 +8,10 @@ from typing import NamedTuple
 from starlette.types import ASGIApp
 
 from throttled_views._found import Found
+from throttled_views._rules import Rule
 from throttled_views._walk import walk
 from throttled_views.cli._mistakes import CommandError
 from throttled_views.stores.base import Store
-from throttled_views.throttled import Rule
 
 __all__ = ["Counted", "counted_for"]
 

@@ -58,14 +58,20 @@ def before(page: Path) -> FastAPI:
     return app
 
 
+def first(page: Path) -> FastAPI:
+    """Run the first application that *page* shows for us."""
+    app: FastAPI = run(page, first=1).app
+    return app
+
+
 def after(page: Path) -> FastAPI:
-    """Run the application of *page* as it is written for us."""
+    """Run the application of *page* as it is written for us in the end."""
     app: FastAPI = run(page).app
     return app
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("application", [before, after])
+@pytest.mark.parametrize("application", [before, first, after])
 @pytest.mark.parametrize("name", MOVES)
 def test_both_applications_answer_alike(
     name: str, application: Callable[[Path], FastAPI]

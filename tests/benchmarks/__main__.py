@@ -49,12 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     effort = QUICK if options.quick else FULL
     pin(CLIENT_CORE)
-    sections: dict[str, Section] = {}
+    measured = Report(report.machine(), report.versions(), {})
     for name in options.only:
-        _say(f"measuring {name} …")
-        sections[name] = _measured(name, effort)
-    measured = Report(report.machine(), report.versions(), sections)
+        sys.stderr.write(f"measuring {name} …\n")
+        measured = measured.with_section(name, _measured(name, effort))
+        _write(measured, options)  # at once: it takes a while
     sys.stdout.write(f"{report.text_of(measured)}\n")
+
+
+def _write(measured: Report, options: argparse.Namespace) -> None:
     json, svg = options.json, options.svg
     if options.docs:
         known = Report.of(STORED)
@@ -106,10 +109,6 @@ def _measured(name: str, effort: Effort) -> Section:
     section = SECTIONS[name](effort)
     after = os.getloadavg()[0]
     return Section(section.tables, (round(before, 2), round(after, 2)), section.missing)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -92,6 +92,10 @@ class Report:
     machine: Mapping[str, str]
     versions: Mapping[str, str]
     sections: Mapping[str, Section]
+
+    def with_section(self, name: str, section: Section) -> Report:
+        """Return this, and another section."""
+        return replace(self, sections={**self.sections, name: section})
 
     def updated_by(self, newer: Report) -> Report:
         """Return this, with the sections of *newer* in place of the same of its own."""

@@ -28,6 +28,8 @@ from tests.redis.servers import Cluster
 from tests.redis.stores import cluster_client_of
 from throttled_views.stores.redis import RedisStore
 
+_SHARES = ((1, 1), (1, CONCURRENT), (2, CONCURRENT))  # processes, requests in each
+
 
 class _Serving(NamedTuple):
     """
@@ -53,7 +55,7 @@ def measure(effort: Effort) -> Section:
         return Section([], missing=missing)
     kind, rows = found[-1], list[Row]()
     with server_of(kind) as server:
-        for processes, concurrency in ((1, 1), (1, CONCURRENT), (2, CONCURRENT)):
+        for processes, concurrency in _SHARES[-1:] if effort.is_smoke else _SHARES:
             serving = _Serving(server.url, False, concurrency, effort.seconds)  # noqa: FBT003 - named above
             rows += _shared(serving, processes, lambda: busy_us(server))
     with cluster_of(kind) as cluster:

@@ -179,7 +179,7 @@ def _register(
         registry.register(hook)
     except ValueError as error:
         msg = (
-            f"namespace={namespace!r} is in use: {error}. Give one hook to all "
+            f"namespace={namespace!r} is in use in this registry. Give one hook to all "
             "limiters of the registry, or write PrometheusHook(namespace='another')"
         )
         raise ConfigurationError(msg) from error

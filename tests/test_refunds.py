@@ -59,7 +59,6 @@ from throttled_views import (
 )
 
 CAPACITY = 100
-KEY_FIELD = "RateLimit-Remaining"
 
 
 class Recorder:
@@ -807,10 +806,9 @@ async def test_what_nobody_counted_does_not_come_back() -> None:
 HOW = st.sampled_from(["ok", "created", "missing", "broken", "cancelled", "streamed"])
 
 
-def anything() -> tuple[ASGIApp, list[Limit], Store, asyncio.Event]:
+def anything(store: Store, notes: Notes) -> tuple[ASGIApp, asyncio.Event]:
     """Return an application whose requests end as they are told to."""
-    store = frozen_store()
-    limiter = Limiter(store=store)
+    limiter = Limiter(store=store, hooks=[notes])
     kept = Limit(f"{CAPACITY}/h", name="kept", refund_when=lambda _: False)
     back = Limit(f"{CAPACITY}/h", name="back", refund_when=lambda _: True)
     failures = Limit(
@@ -822,12 +820,11 @@ def anything() -> tuple[ASGIApp, list[Limit], Store, asyncio.Event]:
         key_func=late_key,
         refund_when=lambda status: status == 499,
     )
-    limits = [kept, back, failures, late]
     router = ThrottledRouter(limiter)
     waits = asyncio.Event()
 
     @router.get("/{how}")
-    @limiter.limit(limits)
+    @limiter.limit([kept, back, failures, late])
     async def get(how: str) -> Response:
         match how:
             case "missing":
@@ -845,7 +842,7 @@ def anything() -> tuple[ASGIApp, list[Limit], Store, asyncio.Event]:
                 pass
         return Response()
 
-    return app_of(router), limits, store, waits
+    return app_of(router), waits
 
 
 async def _end(app: ASGIApp, how: str, waits: asyncio.Event) -> None:
@@ -858,20 +855,37 @@ async def _end(app: ASGIApp, how: str, waits: asyncio.Event) -> None:
         await task
 
 
-@given(st.lists(HOW, max_size=40))
-def test_each_request_is_settled_exactly_once(ends: list[str]) -> None:
+async def _counts(store: Store, notes: Notes) -> dict[str, int]:
+    """Return what each limit has charged by now, and not given back."""
+    charges: dict[str, Charge] = {}
+    for each in notes.checks:
+        if each.outcome == "admitted" and each.result is not None:
+            [receipt] = each.result.receipts
+            charges[each.limit.name] = receipt.charge
+    results = await store.peek([*charges.values()])
+    left = [each.state.remaining for each in results]
+    return {name: CAPACITY - each for name, each in zip(charges, left, strict=True)}
+
+
+@pytest.mark.parametrize("make", [frozen_store, Relay], ids=["quick", "general"])
+@given(ends=st.lists(HOW, min_size=1, max_size=40))
+def test_each_request_is_settled_exactly_once(
+    make: Callable[[], Store], ends: list[str]
+) -> None:
     """However requests end, at the end each limit has charged those that it keeps."""
 
-    async def main() -> list[int]:
-        app, _, _, waits = anything()
+    async def main() -> dict[str, int]:
+        store, notes = make(), Notes()
+        app, waits = anything(store, notes)
         for how in ends:
             await _end(app, how, waits)
         await settling()
-        [answer] = await answers(app, "GET /ok?page=1")
-        left = answer.headers[KEY_FIELD]
-        assert left.isdigit()
-        return [int(left)]
+        return await _counts(store, notes)
 
-    failed = sum(how in {"missing", "broken", "cancelled"} for how in ends)
-    kept = len(ends) + 1
-    assert [CAPACITY - max(kept, failed)] == asyncio.run(main())
+    cancelled = ends.count("cancelled")
+    assert {
+        "kept": len(ends),
+        "back": 0,
+        "failures": ends.count("missing") + ends.count("broken") + cancelled,
+        "late": len(ends) - cancelled,
+    } == asyncio.run(main())

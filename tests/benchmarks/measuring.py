@@ -46,7 +46,7 @@ class Effort(NamedTuple):
         return [sizes[0], *(size for size in sizes[1:] if size <= self.largest)]
 
 
-FULL = Effort(rounds=150, requests=64, seconds=2.0, largest=1_000_000)
+FULL = Effort(rounds=100, requests=128, seconds=2.0, largest=1_000_000)
 QUICK = Effort(rounds=2, requests=4, seconds=0.1, largest=64)
 
 

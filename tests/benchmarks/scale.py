@@ -90,7 +90,7 @@ async def _routes(effort: Effort) -> Table:
         prefixes = [f"/{number}" for number in range(count)]
         contenders = {
             "bare": apps.bare(*prefixes),
-            f"{count:,} routes": apps.ours(None, apps.Items, *prefixes),
+            _counted(count, "route"): apps.ours(None, apps.Items, *prefixes),
         }
         few = effort._replace(rounds=max(2, effort.rounds * 10 // max(10, count)))
         taken = await against_bare(contenders, few, 1, f"/{count - 1}/items")
@@ -102,7 +102,7 @@ async def _limits(
     effort: Effort, name: str, store: Callable[[], Store], concurrency: int
 ) -> Table:
     contenders = {"bare": apps.bare()} | {
-        f"{count} limits": apps.ours(store(), apps.with_limits(count))
+        _counted(count, "limit"): apps.ours(store(), apps.with_limits(count))
         for count in _LIMITS
     }
     taken = await against_bare(contenders, effort, concurrency, "/items")
@@ -120,6 +120,10 @@ async def _concurrency(effort: Effort, name: str, store: Callable[[], Store]) ->
         taken = await against_bare(contenders, effort, concurrency, "/items")
         rows += rows_of(taken, "bare")[1:]
     return Table(f"{name}: requests at the same time", rows, base="bare")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" + "s" * (count > 1)
 
 
 # --- keys -----------------------------------------------------------------------------

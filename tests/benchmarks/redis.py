@@ -38,7 +38,7 @@ def measure(effort: Effort) -> Section:
     """Measure with each kind of server that is on this machine."""
     found, missing = kinds()
     tables: list[Table] = []
-    for kind in found:
+    for kind in found[-1:] if effort.is_smoke else found:
         with server_of(kind) as server:
             pin(CLIENT_CORE)
             for concurrency in (1, _CONCURRENT):

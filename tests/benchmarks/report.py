@@ -73,7 +73,7 @@ def _table_text(table: Table) -> str:
     columns = [_Column("", [row.name for row in table.rows], left=True)]
     if table.base:
         columns += [
-            _Column(f"× {table.base}", [_number(row.ratio) for row in table.rows]),
+            _Column(f"x {table.base}", [_number(row.ratio) for row in table.rows]),
             _Column("quietest", [_number(row.quiet_ratio) for row in table.rows]),
         ]
     if any(row.target is not None for row in table.rows):

@@ -7,6 +7,8 @@ import pytest
 from examples.scale.__main__ import print_keys, print_plans
 from examples.scale.costs import Costs, most_of_one_server, plan
 from examples.scale.keys import Traffic, primary_of, reached
+from tests.benchmarks.results import Report
+from tests.documents import ROOT
 from throttled_views import Quota
 
 COSTS = Costs(
@@ -84,6 +86,28 @@ async def test_each_process_learns_of_a_denial_by_itself() -> None:
 
     assert few.local > many.local
     assert few.requests == many.requests
+
+
+def test_it_plans_with_what_was_measured() -> None:
+    """The costs are rounded, and of the run whose results the documentation shows."""
+    stored = (ROOT / "docs" / "explanation" / "measured.json").read_text("utf-8")
+    [shared, *_] = Report.from_json(stored).sections["processes"].tables
+    measured = {row.name: row.value for row in shared.rows}
+
+    for name, cost in (
+        ("server, 1 process, 1 at a time: its µs for each", Costs().alone_us),
+        ("server, 1 process, 64 at a time: its µs for each", Costs().together_us),
+    ):
+        assert cost == pytest.approx(measured[name], rel=0.3), name
+
+
+def test_the_page_shows_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """Print it again, and paste it, where this fails."""
+    print_plans(Costs())
+    asyncio.run(print_keys(TEN))
+    page = (ROOT / "docs" / "explanation" / "scale.md").read_text("utf-8")
+
+    assert f"```text\n{capsys.readouterr().out}```\n" in page
 
 
 def test_it_prints_both_tables(

@@ -22,10 +22,10 @@ class Costs:
         usable: The share of a core that is planned with. Queues grow beyond it.
     """
 
-    request_us: float = 100.0
-    alone_us: float = 44.0
-    together_us: float = 6.7
-    round_trip_us: float = 300.0
+    request_us: float = 130.0
+    alone_us: float = 40.0
+    together_us: float = 6.0
+    round_trip_us: float = 250.0
     usable: float = 0.7
 
     @property

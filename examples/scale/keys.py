@@ -25,9 +25,9 @@ class Traffic:
             the first. At 0 all are equal.
     """
 
-    rate: int = 20_000
+    rate: int = 10_000
     seconds: float = 1.0
-    clients: int = 20_000
+    clients: int = 10_000
     skew: float = 1.0
 
 

@@ -11,6 +11,7 @@ import pytest
 from throttled_views import (
     Charge,
     MemoryStore,
+    Quota,
     RateLimitResult,
     Receipt,
 )
@@ -193,6 +194,88 @@ class Stubborn(MemoryStore):
         return results
 
 
+class Late(MemoryStore):
+    """It gives what was charged to a window that has ended to the one that it is."""
+
+    def __init__(self, *, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self._clock = clock
+
+    async def refund(self, receipts: Sequence[Receipt], /) -> None:
+        """Take all for charged just now."""
+        now_us = self._clock()
+        await MemoryStore.refund(
+            self, [replace(each, at_us=now_us) for each in receipts]
+        )
+
+
+class Starting(MemoryStore):
+    """It counts anew when a quota changes."""
+
+    def __init__(self, *, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self._quotas: dict[str, Quota] = {}
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Results:
+        """Forget the keys that had another quota."""
+        for each in charges:
+            if self._quotas.setdefault(each.key, each.quota) != each.quota:
+                await self.reset([each.key])
+            self._quotas[each.key] = each.quota
+        return await MemoryStore.acquire(self, charges)
+
+
+class Apart(MemoryStore):
+    """It counts each quota of a key apart."""
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Results:
+        """Charge a key of this quota's own."""
+        return await MemoryStore.acquire(self, [_of_quota(each) for each in charges])
+
+    async def peek(self, charges: Sequence[Charge], /) -> Results:
+        """Look at such a key."""
+        return await MemoryStore.peek(self, [_of_quota(each) for each in charges])
+
+    async def reset(self, keys: Sequence[str], /) -> None:
+        """Forget those of all quotas that the contract has."""
+        quotas = [Quota.per_minute(each) for each in (5, 10, 20)]
+        await MemoryStore.reset(
+            self, [f"{quota} {each}" for each in keys for quota in quotas]
+        )
+
+
+def _of_quota(charge: Charge) -> Charge:
+    return replace(charge, key=f"{charge.quota} {charge.key}")
+
+
+class Dropping(MemoryStore):
+    """It drops keys a little before they are whole again."""
+
+    def __init__(self, *, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self._clock = clock
+        self._whole_us: dict[str, float] = {}
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Results:
+        """Drop those that nearly are, and note when the others will be."""
+        await self._drop_whole(charges)
+        results = await MemoryStore.acquire(self, charges)
+        for charge, result in zip(charges, results, strict=True):
+            reset_us = result.state.reset_after * 1_000_000
+            self._whole_us[charge.key] = self._clock() + reset_us
+        return results
+
+    async def peek(self, charges: Sequence[Charge], /) -> Results:
+        """Drop those that nearly are, and look."""
+        await self._drop_whole(charges)
+        return await MemoryStore.peek(self, charges)
+
+    async def _drop_whole(self, charges: Sequence[Charge]) -> None:
+        for each in charges:
+            if 0 < self._whole_us.get(each.key, 0) - self._clock() <= 1:
+                await self.reset([each.key])
+
+
 class Impatient(MemoryStore):
     """Its clock is not the one that it is given."""
 
@@ -219,6 +302,10 @@ BROKEN = (
     Hasty,
     Crowded,
     Stubborn,
+    Late,
+    Starting,
+    Apart,
+    Dropping,
 )
 
 
@@ -249,6 +336,20 @@ def test_a_good_store_keeps_every_promise() -> None:
 def test_a_broken_store_is_found(kind: type[MemoryStore]) -> None:
     """Each fault breaks a promise that the contract checks."""
     assert [] != failures(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "promise"),
+    [
+        (Late, "test_a_refund_is_never_above_full"),
+        (Starting, "test_a_changed_quota_is_charged_to_the_same_count"),
+        (Apart, "test_a_changed_quota_keeps_the_count"),
+        (Dropping, "test_a_reset_is_as_far_as_it_is_told"),
+    ],
+)
+def test_the_broken_promise_is_named(kind: type[MemoryStore], promise: str) -> None:
+    """What fails is, at least, the test that was written for this fault."""
+    assert promise in failures(kind)
 
 
 @pytest.mark.parametrize("name", CHECKS)

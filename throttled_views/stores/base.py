@@ -35,7 +35,8 @@ class Store(Protocol):
     clock, and no two of them can disagree about what time it is.
 
     Rules for every store: no floats decide anything. A refused call charges none of
-    its keys. A key's state is kept until the key equals a fresh one, and no longer.
+    its keys. A key's state is kept until the key equals a fresh one, and no longer. If
+    its quota changes it is kept too, clamped to the new capacity.
     """
 
     async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:

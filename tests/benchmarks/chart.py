@@ -62,7 +62,8 @@ def _panel(panel: Axes, table: Table) -> None:
     panel.axvline(1, color=_INK, linewidth=1, linestyle=":")
     panel.set_yticks(range(len(rows)), names, color=_INK)
     panel.invert_yaxis()
-    panel.set_xlim(0, max(ratios) * 1.08)
+    panel.patch.set_alpha(0)
+    panel.set_xlim(0, max(ratios) * 1.13)
     panel.set_title(
         f"{table.title}: times {table.base}", loc="left", color=_INK, fontsize=10.5
     )

@@ -1,7 +1,7 @@
 """What a simulation tells is what stores would do, decision by decision."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 import pytest
@@ -223,6 +223,31 @@ def test_spans_are_as_long_as_needed(last_s: float, span_s: float) -> None:
 def test_nothing_becomes_of_nothing() -> None:
     """Without arrivals there is nothing to count."""
     assert () == simulate([QUOTA], []).admitted
+
+
+@pytest.mark.parametrize("run", [simulate, compare])
+@pytest.mark.parametrize("spans", [0, -1])
+@pytest.mark.parametrize("arrivals", [[], at(0, 1)], ids=["nothing", "something"])
+def test_there_is_a_span_at_least(
+    run: Callable[..., object], spans: int, arrivals: list[Arrival]
+) -> None:
+    """None would be long enough for no spans, so none is looked for."""
+    with pytest.raises(ValueError, match=f"spans={spans} shows nothing. Write 1"):
+        run([Quota.per_minute(5)], arrivals, spans=spans)
+
+
+@pytest.mark.parametrize("run", [simulate, compare])
+def test_nothing_arrives_before_the_beginning(run: Callable[..., object]) -> None:
+    """Wherever it is among the arrivals, it is named."""
+    with pytest.raises(ValueError, match=r"at_us=-1, .* is before the beginning"):
+        run([Quota.per_minute(5)], [Arrival(3), Arrival(-1), Arrival(0)])
+
+
+@pytest.mark.parametrize("every_us", [0, -1])
+def test_regular_arrivals_go_on(every_us: int) -> None:
+    """What would stand still, or go back, is refused before anything arrives."""
+    with pytest.raises(ValueError, match=f"every_us={every_us} does not go on"):
+        regular(every_us, 10)
 
 
 def test_all_algorithms_are_compared() -> None:

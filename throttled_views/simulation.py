@@ -183,6 +183,9 @@ def compare(
     Return what each algorithm would do to *arrivals*; takes what `simulate` takes.
 
     The three that share one kernel are decided once.
+
+    Raises:
+        ValueError: *spans* is below 1, or something arrives before 0.
     """
     arrivals = sorted(arrivals, key=itemgetter(0))
     known: dict[tuple[AnyKernel, ...], Simulation] = {}
@@ -225,10 +228,20 @@ def simulate(  # noqa: PLR0913 - each is an independent choice
         max_delay_us: Microseconds that a request may wait for its turn: one that would
             be admitted within that time is charged when it arrives. Windows know no
             turns, and refuse it.
-        spans: How many spans there are at most. They are as long as people read well.
+        spans: How many spans there are at most, 1 or more. They are as long as people
+            read well.
         watch: Sees arrivals while they are decided.
+
+    Raises:
+        ValueError: *spans* is below 1, or something arrives before 0.
     """
+    if spans < 1:
+        msg = f"spans={spans} shows nothing. Write 1 or more"
+        raise ValueError(msg)
     arrivals = sorted(arrivals, key=itemgetter(0))
+    if arrivals and arrivals[0].at_us < 0:
+        msg = f"{arrivals[0]} is before the beginning. Write an at_us of 0 or more"
+        raise ValueError(msg)
     kernels = _kernels(quotas, using, max_delay_us)
     waits = [*waits_us(watch(arrivals, using), kernels)]
     start_us, span_us, edges = _spans(arrivals, spans)
@@ -287,15 +300,20 @@ def _lengths_us() -> Iterator[int]:
 
 def regular(every_us: int, for_us: int, size: int = 1) -> Iterator[Arrival]:
     """
-    Yield *size* arrivals at once, and again after each *every_us* microseconds.
+    Return *size* arrivals at once, and again after each *every_us* microseconds.
 
     Args:
         every_us: Microseconds between them, 1 or more.
         for_us: Microseconds that it goes on for; nothing arrives at their end.
         size: How many arrive at once.
+
+    Raises:
+        ValueError: *every_us* is below 1.
     """
-    for at_us in range(0, for_us, every_us):
-        yield from (Arrival(at_us) for _ in range(size))
+    if every_us < 1:
+        msg = f"every_us={every_us} does not go on. Write 1 or more"
+        raise ValueError(msg)
+    return (Arrival(at) for at in range(0, for_us, every_us) for _ in range(size))
 
 
 def poisson(rate: Quota, for_us: int, *, seed: int = 0) -> Iterator[Arrival]:

@@ -1,5 +1,6 @@
 """Runs the Python code of a Markdown page, from top to bottom, in one module."""
 
+import logging
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -49,10 +50,13 @@ def run(page: Path, *, first: int | None = None) -> ModuleType:
     name = "page_" + re.sub(r"\W", "_", str(page.relative_to(ROOT).with_suffix("")))
     module = ModuleType(name if first is None else f"{name}_first_{first}")
     sys.modules[module.__name__] = module
+    logger = logging.getLogger("throttled_views")
+    level = logger.level
     for block in blocks(page)[:first]:
         padded = "\n" * (block.line - 1) + block.code
         code = compile(padded, str(page), "exec", dont_inherit=True)
         # In a thread: `asyncio.run` of a page takes the event loop of its thread away.
         with ThreadPoolExecutor(max_workers=1) as thread:
             thread.submit(exec, code, vars(module)).result()
+    logger.setLevel(level)  # which a page may set
     return module

@@ -14,10 +14,11 @@ from fastapi.exceptions import FastAPIError
 from starlette.requests import HTTPConnection, Request
 from starlette.requests import Request as StarletteRequest
 from starlette.responses import Response
-from starlette.types import Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.asgi import answers, app_of, statuses
 from throttled_views import (
+    Algorithm,
     ConfigurationError,
     Limit,
     Limiter,
@@ -27,6 +28,7 @@ from throttled_views import (
     ThrottledView,
     ViewDefinitionError,
     audit,
+    everyone,
     route,
 )
 from throttled_views._binding import includes_by_endpoint
@@ -251,6 +253,71 @@ async def test_the_files_of_a_frontend_are_limited(tmp_path: Path) -> None:
 
     requests = ["GET /site/index.html"] * 3
     assert [200, 200, 429] == await statuses(app, *requests)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        [
+            Limit("2/h", name="a fixed_window"),
+            Limit("2/h", name="a", using=Algorithm.FIXED_WINDOW),
+        ],
+        [Limit("2/h", name="a shadow"), Limit("2/h", name="a", shadow=True)],
+    ],
+    ids=["an algorithm", "a shadow"],
+)
+async def test_no_name_is_what_we_add_to_another(limits: list[Limit]) -> None:
+    """Two limits that shared a key by different algorithms would forget each other."""
+    router = ThrottledRouter(Limiter(limits))
+    router.add_api_route("/", user)
+
+    assert [200, 200, 429] == await statuses(app_of(router), *["GET /"] * 3)
+
+
+class Buffering:
+    """Middleware that sends a response once it has all of it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Collect, and send."""
+        messages: list[Message] = []
+
+        async def collect(message: Message) -> None:
+            messages.append(message)
+
+        await self._app(scope, receive, collect)
+        for message in messages:
+            await send(message)
+
+
+async def test_a_response_that_is_sent_later_is_what_settles() -> None:
+    """Between a route and a middleware of ours something may hold a response back."""
+    limiter = Limiter()
+    app = FastAPI()
+    app.add_middleware(Buffering)
+    app.add_middleware(RateLimitMiddleware, limiter=limiter, throttle="99/h")
+    router = ThrottledRouter(limiter)
+    kept = Limit("2/h", refund_when=lambda status: status >= 500)
+    router.add_api_route("/", limiter.limit(kept)(user))
+    app.include_router(router)
+
+    assert [200, 200, 429] == await statuses(app, *["GET /"] * 3)
+
+
+async def test_an_observed_limit_leaves_the_others_where_they_are() -> None:
+    """A limit of all clients is decided early, whatever somebody tries beside it."""
+    observed = Limit("9/h", key_func=by_user, shadow=True)
+    router = ThrottledRouter(Limiter([Limit("2/h", key_func=everyone), observed]))
+    router.add_api_route("/", user)
+
+    [found] = [each for each in audit(app_of(router)) if each.limits]
+    assert {"2/h": "early", "9/h": "late"} == {
+        each.quota: each.phase for each in found.limits
+    }
+    app = app_of(router)
+    assert [200, 200, 429] == await statuses(app, *["GET /"] * 3)
 
 
 # --- what a guard is around

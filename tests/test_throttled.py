@@ -468,9 +468,9 @@ async def test_a_bucket_replaces_methods_and_route() -> None:
     [
         (Algorithm.GCRA, "|1"),
         (Algorithm.LEAKY_BUCKET, "|1"),
-        (Algorithm.FIXED_WINDOW, "|1%20fixed_window"),
-        (Algorithm.SLIDING_WINDOW, "|1%20sliding_window"),
-        (Algorithm.SLIDING_LOG, "|1%20sliding_log"),
+        (Algorithm.FIXED_WINDOW, "|1%C2%B7fixed_window"),
+        (Algorithm.SLIDING_WINDOW, "|1%C2%B7sliding_window"),
+        (Algorithm.SLIDING_LOG, "|1%C2%B7sliding_log"),
     ],
 )
 async def test_what_is_counted_in_another_way_has_another_key(

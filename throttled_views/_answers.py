@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import compress
 from time import perf_counter
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from throttled_views.headers import (
     HeaderRenderer,
     Told,
 )
-from throttled_views.hooks import Audience, CheckedLimit, CheckEvent, CheckPhase
+from throttled_views.hooks import Audience, CheckedLimit, CheckPhase
 from throttled_views.limits import Limit
 from throttled_views.results import (
     RateLimitResult,
@@ -60,7 +61,7 @@ class Applied(Protocol):
         ...
 
     @property
-    def observed(self) -> CheckedLimit:
+    def label(self) -> CheckedLimit:
         """The limit, as hooks know it."""
         ...
 
@@ -104,18 +105,20 @@ class Answer:
         """
         Return what gives back *units* of the charge, all of it unless given.
 
-        None if nothing is charged. What is given back once is not charged any more.
+        None if nothing is charged. What was taken back once is not taken again, whether
+        it came back or not.
         """
         if not self.result.receipts:
             return None
         [receipt] = self.result.receipts
         charged = receipt.charge.cost
         units = charged if units is None else min(units, charged)
-        self._tell_back(units, _parts(receipt, charged - units))
+        left = _parts(receipt, charged - units)
+        self._result = replace(self.result, receipts=left)
         return next(iter(_parts(receipt, units)), None)
 
-    def _tell_back(self, units: int, left: tuple[Receipt, ...]) -> None:
-        """Tell of what is there once *units* came back; at least so much is."""
+    def came_back(self, units: int) -> None:
+        """Tell of what was there at the decision, and of *units* more."""
         decision, result = self.told.decision, self.result
         remaining = min(decision.limit, decision.remaining + units)
         if decision.delay_us:  # it went to those who wait
@@ -129,11 +132,11 @@ class Answer:
         state = replace(
             result.state, remaining=remaining, reset_after=reset_us / _US_PER_S
         )
-        self._result = replace(result, state=state, receipts=left)
+        self._result = replace(result, state=state)
 
     def _time_of(self, units: int) -> int:
         """Return the microseconds, rounded down, that a key is whole sooner by."""
-        if counts_apart(self.rule.observed.algorithm):
+        if counts_apart(self.rule.label.algorithm):
             return 0  # a window ends when it ends
         quota = self.told.quota
         return units * quota.period_us // quota.limit
@@ -154,15 +157,9 @@ async def give_back(answers: Iterable[Answer], units: int | None = None) -> None
     for store, some in receipts.items():
         began = perf_counter()
         are_back = await store.give_back([receipt for _, receipt in some])
-        duration = perf_counter() - began
-        for (answer, receipt), is_back in zip(some, are_back, strict=True):
-            if is_back:
-                _tell_refund(answer, receipt.charge.cost, duration)
-
-
-def _tell_refund(answer: Answer, units: int, duration: float) -> None:
-    observed, audience = answer.rule.observed, answer.giver.audience
-    if audience:
-        audience.on_check(
-            CheckEvent(observed, answer.phase, "refunded", units, duration)
-        )
+        for answer, receipt in compress(some, are_back):
+            units = receipt.charge.cost
+            answer.came_back(units)
+            answer.giver.audience.checked(
+                answer.rule.label, answer.phase, "refunded", units, began
+            )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from time import perf_counter
 
 from throttled_views._answers import Answer
@@ -13,11 +12,11 @@ from throttled_views._rules import Rule
 from throttled_views.context import Outcome
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.headers import Told
-from throttled_views.hooks import CheckEvent, CheckOutcome, CheckPhase
+from throttled_views.hooks import CheckOutcome
 from throttled_views.outcome import Machinery, RateLimitUnavailableError
 from throttled_views.results import Charge, RateLimitResult, decision_of
 
-__all__ = ["acquired", "observed"]
+__all__ = ["acquired", "charge_in_shadow"]
 
 _logger = logging.getLogger("throttled_views")
 
@@ -30,12 +29,12 @@ async def acquired(
         return False
     for _, charge in charged:
         outcome.note(machinery.store, charge.key, charge.cost)
-    began = perf_counter()
+    began, phase, tell = perf_counter(), outcome.phase, machinery.audience.checked
     try:
         results = await machinery.failover.acquire([charge for _, charge in charged])
     except StoreUnavailableError as error:
         for rule, charge in charged:
-            _tell(machinery, rule, charge, outcome.phase, "unavailable", began)
+            tell(rule.label, phase, "unavailable", charge.cost, began)
         problem_details = machinery.renderer.problem_details
         raise RateLimitUnavailableError(problem_details=problem_details) from error
     is_refused = any(result.limited for result in results)
@@ -43,59 +42,40 @@ async def acquired(
     for result, (rule, charge) in zip(results, charged, strict=True):
         named = replace(result, name=rule.name)
         name = "refused" if result.limited else otherwise
-        _tell(machinery, rule, charge, outcome.phase, name, began, named)
-        seen = Told(decision_of(result), rule.name, charge.quota)
-        make_result = partial(_given, named)
-        answer = Answer(seen, rule, machinery, outcome.phase, make_result)
-        outcome.add_answer(answer)
+        tell(rule.label, phase, name, charge.cost, began, named)
+        outcome.add_answer(_answer(machinery, rule, charge, outcome, named))
     return is_refused
 
 
-async def observed(
+async def charge_in_shadow(
     machinery: Machinery, rule: Rule, charge: Charge, outcome: Outcome
 ) -> None:
-    """Charge a limit in shadow, and tell what it would have done."""
-    began, phase = perf_counter(), outcome.phase
+    """Charge what is only observed, and tell what it would have done."""
+    began, tell = perf_counter(), machinery.audience.checked
+    told = rule.label, outcome.phase
     try:
         [result] = await machinery.failover.acquire([charge])
     except StoreUnavailableError:
-        _tell(machinery, rule, charge, phase, "unavailable", began)
+        tell(*told, "unavailable", charge.cost, began)
         return
     named = replace(result, name=rule.name)
     if not result.limited:
-        _tell(machinery, rule, charge, phase, "admitted", began, named)
-        seen = Told(decision_of(result), rule.name, charge.quota)
-        outcome.observe(Answer(seen, rule, machinery, phase, partial(_given, named)))
+        tell(*told, "admitted", charge.cost, began, named)
+        outcome.note(machinery.store, charge.key, charge.cost)
+        outcome.add_shadowed(_answer(machinery, rule, charge, outcome, named))
         return
-    _tell(machinery, rule, charge, phase, "would_refuse", began, named)
+    tell(*told, "would_refuse", charge.cost, began, named)
     _logger.info(
         "In shadow: %s (%s) would have refused a request", rule.route, rule.name
     )
 
 
-def _given(result: RateLimitResult) -> RateLimitResult:
-    return result
-
-
-def _tell(  # noqa: PLR0913, PLR0917 - each is a part of the event
+def _answer(
     machinery: Machinery,
     rule: Rule,
     charge: Charge,
-    phase: CheckPhase,
-    name: CheckOutcome,
-    began: float,
-    result: RateLimitResult | None = None,
-) -> None:
-    """Tell hooks what came out for *rule*; that takes nothing where there are none."""
-    if not machinery.audience:
-        return
-    event = CheckEvent(
-        rule.observed,
-        phase,
-        name,
-        charge.cost,
-        perf_counter() - began,
-        0.0 if result is None else result.delay,
-        None if result is None else partial(_given, result),
-    )
-    machinery.audience.on_check(event)
+    outcome: Outcome,
+    result: RateLimitResult,
+) -> Answer:
+    told = Told(decision_of(result), rule.name, charge.quota)
+    return Answer(told, rule, machinery, outcome.phase, lambda: result)

@@ -16,8 +16,9 @@ from functools import lru_cache
 from starlette.types import Scope
 
 from throttled_views._answers import give_back
-from throttled_views._charging import acquired, observed
+from throttled_views._charging import acquired, charge_in_shadow
 from throttled_views._rules import NO_ANSWERS, Answers, Rule
+from throttled_views._settlement import hold
 from throttled_views._single import Single
 from throttled_views.context import Outcome
 from throttled_views.hooks import CheckPhase
@@ -62,10 +63,19 @@ class Plan:
         single = None if self.shadows else self._single
         self.quick = None if single is None else single.quick
 
-    def early(self) -> Plan:
-        """Return a plan of what can be decided before anything is read."""
-        early = [rule for rule in self.rules if not rule.is_late]
-        return plan_of(self.machinery, [each for each in early if not each.is_for_all])
+    def early(self, *, spends_late: bool) -> Plan:
+        """
+        Return a plan of what is decided before anything is read.
+
+        Args:
+            spends_late: Whether what counts all clients together is decided late.
+        """
+        early = [
+            rule
+            for rule in self.rules
+            if not rule.is_late and not (spends_late and rule.is_for_all)
+        ]
+        return plan_of(self.machinery, early)
 
     async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
         """
@@ -97,7 +107,7 @@ class Plan:
             try:
                 charge = await self._charge(rule, scope, answers, outcome)
                 if charge is not None:
-                    await observed(self.machinery, rule, charge, outcome)
+                    await charge_in_shadow(self.machinery, rule, charge, outcome)
             except Exception:
                 _logger.exception("A limit in shadow failed; nothing is refused by it")
 
@@ -168,12 +178,14 @@ def early_plans(plans: Sequence[Plan]) -> Sequence[Plan]:
     """
     Return *plans* without what is decided right before the handler.
 
-    That is what is late; and if anything is, then also what counts all clients
-    together, so that nobody spends it who does not get as far as to the handler.
+    That is what is late; and if anything that is enforced is, then also what counts all
+    clients together, so that nobody spends it who does not get as far as the handler.
     """
-    if not any(rule.is_late for plan in plans for rule in plan.rules):
+    late = [rule for plan in plans for rule in plan.rules if rule.is_late]
+    if not late:
         return plans
-    early = [plan.early() for plan in plans]
+    spends_late = any(not rule.limit.shadow for rule in late)
+    early = [plan.early(spends_late=spends_late) for plan in plans]
     return [plan for plan in early if plan.rules]
 
 
@@ -212,6 +224,9 @@ async def decide_all(
                 return True
     except Exception:
         await _give_all_back(outcome)
+        raise
+    except BaseException:  # who is cancelled cannot wait for anything
+        _ = hold(_give_all_back(outcome))
         raise
     for plan in plans:
         if plan.shadows:

@@ -52,6 +52,8 @@ NO_ANSWERS: Final[Answers] = MappingProxyType({})
 
 MOST_TEMPLATES = 1024
 
+_MARK = "·"  # of what is ours in keys: no name that a user may give has it
+
 _Reader: TypeAlias = Callable[[Scope, Answers], object]
 
 
@@ -70,7 +72,7 @@ class Rule:
         using: How it is counted.
         key_func: Names the client to charge, None if callers do.
         kernel: Counts by the quota, None if a function chooses that.
-        observed: The limit, as hooks know it.
+        label: The limit, as hooks know it.
         is_late: Whether it is decided right before the handler: a function of it wants
             what FastAPI has to solve.
         is_for_all: Whether it counts all clients together.
@@ -93,9 +95,9 @@ class Rule:
         "is_refundable",
         "kernel",
         "key_func",
+        "label",
         "limit",
         "name",
-        "observed",
         "route",
         "tail",
         "using",
@@ -126,15 +128,14 @@ class Rule:
         self._head_of = partial(_head, prefix, method)
         self.head = self._head_of(route)
         self._placed: dict[str, Rule] = {}
-        # No name given by a user has the mark, which is no ASCII.
-        mark = "·" if by_dependency and limit.bucket is None else ""
+        mark = _MARK if by_dependency and limit.bucket is None else ""
         check_turns(self.using, limit.max_delay)
         self.kernel: AnyKernel | None = None
         if isinstance(limit.quota, Quota):
             self.kernel = kernel_of(limit.quota, self.using, limit.max_delay)
         self.tail = f"}}|{encoded(mark + slot + _way(limit, self.using))}"
         quota = "dynamic" if self.kernel is None else str(limit.quota)
-        self.observed = CheckedLimit(route, name, quota, self.using, limit.shadow)
+        self.label = CheckedLimit(route, name, quota, self.using, limit.shadow)
         functions = (self.key_func, limit.quota, limit.cost)
         self.is_late = any(is_late(function) for function in functions)
         self.is_for_all = self.key_func is everyone
@@ -158,7 +159,7 @@ class Rule:
         if (placed := self._placed.get(template)) is None:
             placed = copy(self)
             placed.route, placed.head = template, self._head_of(template)
-            placed.observed = replace(self.observed, route=template)
+            placed.label = replace(self.label, route=template)
             if self._check_place is not None:
                 self._check_place(placed)
             if len(self._placed) >= MOST_TEMPLATES:  # of a root_path that varies
@@ -177,7 +178,7 @@ class Rule:
     async def principal(self, scope: Scope, answers: Answers) -> str | None:
         """Return who is charged; see `charge`."""
         assert self._read_principal is not None  # noqa: S101 - for type checkers
-        principal = await _settled(self._read_principal(scope, answers))
+        principal = await _awaited(self._read_principal(scope, answers))
         if principal is None:
             return None
         return checked_principal(principal, self.key_func)
@@ -205,13 +206,13 @@ class Rule:
         key = self.key(principal)
         quota: Any = self.limit.quota
         if self._read_quota is not None:
-            quota = await _settled(self._read_quota(scope, answers))
+            quota = await _awaited(self._read_quota(scope, answers))
             if isinstance(quota, Exempt):
                 return None
             quota = _chosen_quota(quota, self.limit, self.using)
         cost: Any = self.limit.cost
         if self._read_cost is not None:
-            told = await _settled(self._read_cost(scope, answers))
+            told = await _awaited(self._read_cost(scope, answers))
             cost = _told_cost(told, self.limit.cost)
         return self._charge_of(key, quota, cost)
 
@@ -243,9 +244,9 @@ class Rule:
 
 def _way(limit: Limit, using: Algorithm) -> str:
     """Return what tells apart, in keys, what is counted in another way."""
-    apart = f" {using}" if counts_apart(using) else ""
+    way = f"{_MARK}{using}" if counts_apart(using) else ""
     # What is only observed takes nothing from others that share a bucket with it.
-    return f"{apart} in shadow" if limit.shadow else apart
+    return f"{way}{_MARK}shadow" if limit.shadow else way
 
 
 def _head(prefix: str, method: str, route: str) -> str:
@@ -302,6 +303,6 @@ def _told_cost(answer: object, source: object) -> int:
         ) from None
 
 
-async def _settled(value: Any) -> Any:
+async def _awaited(value: Any) -> Any:
     """Return *value*, or what it gives when awaited."""
     return await value if isawaitable(value) else value

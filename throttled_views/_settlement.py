@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine, Sequence
 from inspect import iscoroutine
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from throttled_views._answers import Answer, give_back
 from throttled_views.context import Outcome
 from throttled_views.errors import shown
 
-__all__ = ["ERROR", "settle", "settle_soon", "settled"]
+__all__ = ["ERROR", "hold", "settle", "settle_soon", "settled"]
 
 _logger = logging.getLogger("throttled_views")
 
@@ -45,18 +45,30 @@ async def settled(serving: Awaitable[None], outcome: Outcome) -> None:
 async def settle(outcome: Outcome, status: int) -> None:
     """Give back what a response of *status* does not cost; the first call counts."""
     answers, outcome.open = outcome.open, []
-    try:
-        await give_back([each for each in answers if _is_refunded(each, status)])
-    except Exception:
-        _logger.exception("A charge could not be given back, and stays charged")
+    refunded = [each for each in answers if _is_refunded(each, status)]
+    if refunded:  # to the end, also if the client hangs up meanwhile
+        await asyncio.shield(hold(_given_back(refunded)))
 
 
 def settle_soon(outcome: Outcome) -> None:
     """Settle what was cancelled, in a task: who is cancelled cannot wait for that."""
     if outcome.open:
-        task = asyncio.ensure_future(settle(outcome, _HUNG_UP))
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
+        _ = hold(settle(outcome, _HUNG_UP))
+
+
+def hold(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Do *work* in a task, and hold that until it is done."""
+    task = asyncio.ensure_future(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+    return task
+
+
+async def _given_back(answers: Sequence[Answer]) -> None:
+    try:
+        await give_back(answers)
+    except Exception:
+        _logger.exception("A charge could not be given back, and stays charged")
 
 
 def _is_refunded(answer: Answer, status: int) -> bool:

@@ -144,7 +144,7 @@ class Single:
         duration = perf_counter() - began
         name: CheckOutcome = "refused" if taken[0] else "admitted"
         event = CheckEvent(
-            self._rule.observed,
+            self._rule.label,
             phase,
             name,
             self._cost,

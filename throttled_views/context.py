@@ -55,7 +55,7 @@ class Builder:
 
 
 # What is decided in the second of two such phases, one after the other, is one decision
-# with the first: nothing was done for the request in between.
+# with the first: a refusal by the second gives back what the first charged.
 _ONE_DECISION = {("app", "app"), ("app", "early"), ("late", "late")}
 
 
@@ -73,7 +73,7 @@ class Outcome:
             whatever is the response.
         phase: What was entered last.
         open: Answers that are given back or not when it is known how the request ends.
-        observed: What limits in shadow answered, which no client is told.
+        shadowed: What limits in shadow answered, which no client is told.
         delay_us: Microseconds that the request has to wait for its turn.
     """
 
@@ -88,10 +88,10 @@ class Outcome:
         "delay_us",
         "endpoint",
         "is_told",
-        "observed",
         "open",
         "phase",
         "scope_id",
+        "shadowed",
     )
 
     def __init__(
@@ -103,7 +103,7 @@ class Outcome:
         self.is_told = not scope_id
         self.phase: CheckPhase = "early" if scope_id else "app"
         self.open: list[Answer] = []
-        self.observed: list[Answer] = []
+        self.shadowed: list[Answer] = []
         self.delay_us = 0
         self._answers: list[Answer] = []
         self._charged: list[Answer] = []
@@ -184,9 +184,9 @@ class Outcome:
         if answer.rule.limit.refund_when is not None:
             self.open.append(answer)
 
-    def observe(self, answer: Answer) -> None:
+    def add_shadowed(self, answer: Answer) -> None:
         """Add what a limit in shadow answered."""
-        self.observed.append(answer)
+        self.shadowed.append(answer)
         if answer.rule.limit.refund_when is not None:
             self.open.append(answer)
 
@@ -325,7 +325,7 @@ class RateLimitContext:
                 f"one of {names}"
             )
             raise ValueError(msg)
-        answers = [*outcome.answers, *outcome.observed]
+        answers = [*outcome.answers, *outcome.shadowed]
         theirs = [each for each in answers if _gets_back(each.rule, name)]
         await give_back(theirs, units)
 

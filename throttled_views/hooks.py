@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from inspect import iscoroutinefunction
+from time import perf_counter
 from typing import Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from throttled_views.errors import ConfigurationError, shown
@@ -75,7 +77,8 @@ class CheckEvent(NamedTuple):
     """
     A limit was checked, or got a charge back.
 
-    One is made for each limit of each request, so it is the least that can be made.
+    One is made for each limit of each request, so it is the least that can be made. Do
+    not unpack it: it may get further fields.
 
     Attributes:
         limit: The limit.
@@ -83,7 +86,8 @@ class CheckEvent(NamedTuple):
         outcome: What came out.
         cost: Units that were asked for, or that came back.
         duration: Seconds that the store took.
-        delay: Seconds that the request, which was admitted, waits for its turn.
+        delay: Seconds that the request, which was admitted, waits for its turn, or
+            would, if the limit is in shadow.
         make_result: Makes `result`; None if there is none.
     """
 
@@ -94,6 +98,13 @@ class CheckEvent(NamedTuple):
     duration: float
     delay: float = 0.0
     make_result: Callable[[], RateLimitResult] | None = None
+
+    def __repr__(self) -> str:
+        """Return what happened, without what makes its result."""
+        return (
+            f"CheckEvent({self.limit!r}, {self.phase!r}, {self.outcome!r}, "
+            f"cost={self.cost}, duration={self.duration}, delay={self.delay})"
+        )
 
     @property
     def result(self) -> RateLimitResult | None:
@@ -181,6 +192,25 @@ class Audience:
         """Tell whether there is anybody to tell."""
         return bool(self._hooks)
 
+    def checked(  # noqa: PLR0913, PLR0917 - each is a part of the event
+        self,
+        limit: CheckedLimit,
+        phase: CheckPhase,
+        outcome: CheckOutcome,
+        cost: int,
+        began: float,
+        result: RateLimitResult | None = None,
+    ) -> None:
+        """Tell all what came out for *limit*, which was asked when it *began*."""
+        if not self:
+            return
+        duration = perf_counter() - began
+        event = CheckEvent(limit, phase, outcome, cost, duration)
+        if result is not None:
+            make = partial(_given, result)
+            event = event._replace(delay=result.delay, make_result=make)
+        self.on_check(event)
+
     def on_check(self, event: CheckEvent) -> None:
         """Tell all that a limit was checked."""
         for hook in self._hooks:
@@ -209,3 +239,7 @@ class Audience:
             hook,
             exc_info=error,
         )
+
+
+def _given(result: RateLimitResult) -> RateLimitResult:
+    return result

@@ -65,7 +65,9 @@ RefundWhen: TypeAlias = Callable[[int], bool]
 Tells, by the status of the response, whether a request gets its charge back.
 
 A request whose handler raised what nobody handled has the status 500, and one that was
-cancelled before its response started, since the client hung up, 499.
+cancelled before its response started, since the client hung up, 499. Of a function on a
+plain router, outside any middleware of ours, nobody sees the response: whatever it
+raises there but an `HTTPException` is a 500, even if the application answers otherwise.
 """
 
 _LONGEST_DELAY_S = 86_400.0  # nobody keeps a request waiting for more than a day

@@ -100,6 +100,7 @@ from throttled_views.outcome import (
     RateLimitUnavailableError,
     begin,
     fail,
+    is_told,
     refuse,
     send_with_headers,
     serve_and_settle,
@@ -364,7 +365,9 @@ class ThrottledRoute(APIRoute):
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
         begin(scope)
-        await serve_and_settle(self._decided(scope, receive, send), scope)
+        deciding = self._decided(scope, receive, send)
+        # Who tells, settles: what is in between may send a response much later.
+        await (deciding if is_told(scope) else serve_and_settle(deciding, scope))
 
     async def _decided(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

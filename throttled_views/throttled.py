@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import compress
 from time import perf_counter
 from typing import Self, cast
@@ -19,7 +18,6 @@ from throttled_views.errors import (
 )
 from throttled_views.hooks import (
     Audience,
-    CheckEvent,
     CheckOutcome,
 )
 from throttled_views.limits import (
@@ -213,18 +211,7 @@ class Throttled:
         result: RateLimitResult | None = None,
     ) -> None:
         """Tell hooks, if there are any, what came out for *rule*."""
-        if not self._audience:
-            return
-        event = CheckEvent(
-            rule.observed,
-            "manual",
-            outcome,
-            cost,
-            perf_counter() - began,
-            0.0 if result is None else result.delay,
-            None if result is None else partial(_given, result),
-        )
-        self._audience.on_check(event)
+        self._audience.checked(rule.label, "manual", outcome, cost, began, result)
 
     async def peek(self, key: str, cost: int = 1) -> RateLimitResult:
         """Tell what `limit` would answer, and charge nothing; takes what it takes."""
@@ -295,10 +282,6 @@ def _always() -> bool:
 
 def _governing(results: Sequence[RateLimitResult]) -> RateLimitResult:
     return min(results, key=lambda result: urgency(decision_of(result)))
-
-
-def _given(result: RateLimitResult) -> RateLimitResult:
-    return result
 
 
 def _check_by_hand(limit: Limit) -> None:

@@ -135,7 +135,7 @@ class PrometheusHook:
         decisions.inc()
         units.inc(event.cost)
         duration.observe(event.duration)
-        if event.delay:
+        if event.delay and not limit.shadow:  # nobody waits for that
             self._delay.labels(limit.route, limit.name).observe(event.delay)
 
     def on_store_state(self, event: StoreStateEvent) -> None:

@@ -140,6 +140,14 @@ UNCLEAR = {
     "two patterns": (("--every", "1s", "--poisson", "1/s"), "Give one"),
     "bursts at random": (("--burst", "2", "--poisson", "1/s"), "Give one"),
     "no length of time": (("--every", "often"), "Write for example 100ms, 30s or 10m"),
+    "a length of time, and more": (
+        ("--every", "1s", "--for", "10m burst 3"),
+        "'10m burst 3' is no length of time",
+    ),
+    "two lengths of time": (
+        ("--every", "1/s", "--for", "1m"),
+        "'1/s' is no length of time",
+    ),
     "no rate": (("--poisson", "often"), "'often' is not a quota"),
     "nothing": (("--poisson", "0/s"), "Nothing arrives in that time"),
     "no wait": (("--burst", "1", "--max-delay", "2"), "'2' is no length of time"),

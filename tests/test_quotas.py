@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tests.strategies import UNITS_US, quotas
 from throttled_views import Algorithm, InvalidQuotaError, Quota
+from throttled_views.quotas import length_us
 
 CENTURY = timedelta(days=36_525)
 
@@ -116,6 +117,34 @@ def test_units_have_several_spellings(form: str, spelling: str, unit: str) -> No
     expected = Quota(3, timedelta(microseconds=UNITS_US[unit]))
 
     assert expected == Quota.parse(form.format(spelling))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_us"),
+    [
+        *UNITS_US.items(),
+        ("10m", 600_000_000),
+        (" 10 MINUTES\n", 600_000_000),
+        ("36525d", CENTURY // timedelta(microseconds=1)),
+    ],
+    ids=repr,
+)
+def test_a_length_of_time_is_read(text: str, expected_us: int) -> None:
+    """In the units that quotas have, with a number or without."""
+    assert expected_us == length_us(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "10", "0s", "-1s", "1.5s", "10 fortnights"),
+        *("10m burst 3", "1/s", "1m; 1h"),
+        *("36526d", "00000000000000001s"),
+    ],
+)
+def test_what_is_no_length_of_time_is_none(text: str) -> None:
+    """Nor is what is a quota, is too long for one, or has more in it."""
+    assert length_us(text) is None
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,12 @@ _SPELLINGS = {
     "second": "s",
     "seconds": "s",
 }
+_PERIOD = r"\s*(?:(?P<count>\d+)\s*)?(?P<unit>[a-z]+)"
 _TEXT = re.compile(
-    r"\s*(?P<limit>\d+)\s*(?:/|\bper\b)\s*(?:(?P<count>\d+)\s*)?(?P<unit>[a-z]+)"
-    r"(?:\s+burst\s+(?P<burst>\d+))?\s*",
+    rf"\s*(?P<limit>\d+)\s*(?:/|\bper\b){_PERIOD}(?:\s+burst\s+(?P<burst>\d+))?\s*",
     re.ASCII | re.IGNORECASE,
 )
+_DURATION = re.compile(rf"{_PERIOD}\s*", re.ASCII | re.IGNORECASE)
 
 
 class Algorithm(StrEnum):
@@ -247,6 +248,22 @@ class Quota:
     ) -> dict[str, Any]:
         """Describe a quota as text."""
         return {"type": "string", "examples": ["100/m", "10/s burst 20"]}
+
+
+def length_us(text: str) -> int | None:
+    """
+    Return the microseconds that *text* is, in the units of quotas; None if it is none.
+
+    That is a unit with an optional number before it, such as ``"30s"``, and as long as
+    the period of a quota may be.
+    """
+    if (found := _DURATION.fullmatch(text)) is None:
+        return None
+    unit, digits = _SPELLINGS.get(found["unit"].lower()), found["count"] or "1"
+    if unit is None or len(digits) > _MOST_DIGITS:
+        return None
+    found_us = int(digits) * _UNITS_US[unit]
+    return found_us if 0 < found_us <= _LONGEST_US else None
 
 
 def _checked_text(text: object) -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from throttled_views.cli._mistakes import CommandError
-from throttled_views.errors import InvalidQuotaError
-from throttled_views.quotas import Quota
+from throttled_views.quotas import Quota, length_us
 from throttled_views.simulation import Arrival, poisson, regular
 
 __all__ = ["Pattern", "duration_us"]
@@ -92,8 +91,7 @@ def duration_us(text: str) -> int:
     Raises:
         CommandError: It is none.
     """
-    try:
-        return Quota.parse(f"1/{text}").period_us  # in the units that quotas have
-    except InvalidQuotaError:
+    if (found_us := length_us(text)) is None:
         msg = f"{text!r} is no length of time. Write for example 100ms, 30s or 10m"
-        raise CommandError(msg) from None
+        raise CommandError(msg)
+    return found_us

@@ -117,6 +117,7 @@ def test_modules_are_looked_for_in_a_directory(tmp_path: Path) -> None:
 MISTAKES = {
     "no attribute": (("tests.apps_cli",), "names no application. Write module:app"),
     "no module": (("nowhere.at_all:app",), "There is no module 'nowhere.at_all'"),
+    "a relative module": (("..:app",), "names no application. Write module:app"),
     "no such module": (("tests.nothing:app",), "There is no module 'tests.nothing'"),
     "nothing of that name": ((f"{HERE}:ap",), f"'{HERE}' has nothing called 'ap'"),
     "a function that makes it": ((f"{HERE}:create_app",), "write --factory"),

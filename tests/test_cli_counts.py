@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests import apps_cli
-from tests.asgi import CLIENT, Relay, answers, frozen_store
+from tests.asgi import CLIENT, Relay, answers, frozen_store, http_scope, sent
 from throttled_views import Charge, Quota
 from throttled_views.cli._app import app
 
@@ -91,6 +91,21 @@ def test_a_client_is_what_it_sends() -> None:
     assert {"all": 98} == left("Items.post")
 
 
+def test_a_field_may_have_what_servers_let_through() -> None:
+    """Letters of Latin-1, for example, as they are in a request."""
+    scope = http_scope("/v1/items", "POST")
+    scope["headers"].append((b"x-api-key", "café".encode("latin-1")))
+    asyncio.run(sent(apps_cli.create_app(), scope, {"type": "http.request"}))
+
+    assert {"writes": 2, "all": 99} == left("Items.post", "-H", "X-API-Key: café")
+
+
+@pytest.mark.parametrize("tenant", ["Жук", "a/b", "a\nb", "\udcff", " ", "%2F"])
+def test_a_parameter_of_a_path_may_be_any_text(tenant: str) -> None:
+    """As in a URL, where all of it can be encoded."""
+    assert {"1": 9} == left("Items.of_tenant", "--path", f"tenant={tenant}")
+
+
 def test_a_client_is_named_in_the_path() -> None:
     """By the parameter of the route."""
     request("GET /v1/items/of/acme")
@@ -138,6 +153,35 @@ UNKNOWN = {
         ("Items.get", "-H", "X-API-Key"),
         "Write 'X-API-Key: secret'",
     ),
+    "a field of other letters": (
+        ("Items.post", "-H", "X-API-Key: \u0416\u0443\u043a"),
+        "X-API-Key cannot be '\u0416\u0443\u043a': a field has characters of Latin-1",
+    ),
+    "a field that is no text": (
+        ("Items.post", "-H", "X-API-Key: \udcff"),
+        "X-API-Key cannot be '\\udcff'",
+    ),
+    "a field of two lines": (
+        ("Items.post", "-H", "X-API-Key: a\nB: b"),
+        "X-API-Key cannot be 'a\\nB: b'",
+    ),
+    "a field with a zero": (
+        ("Items.post", "-H", "X-API-Key: a\0"),
+        "X-API-Key cannot be 'a\\x00'",
+    ),
+    "a name of other letters": (
+        ("Items.post", "-H", "\u041a\u043b\u044e\u0447: a"),
+        "'\u041a\u043b\u044e\u0447' is no field name. Write 'X-API-Key: secret'",
+    ),
+    "a name of two words": (
+        ("Items.post", "-H", "X API: a"),
+        "'X API' is no field name",
+    ),
+    "no address": (
+        ("Items.get", "--address", "nonsense"),
+        "'nonsense' is no address. Write --address 203.0.113.7",
+    ),
+    "an empty address": (("Items.get", "--address", ""), "'' is no address"),
     "a parameter without a name": (
         ("Items.get", "--path", "=acme"),
         "Write 'tenant_id=acme'",

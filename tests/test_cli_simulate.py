@@ -272,6 +272,14 @@ def test_other_pictures_are_refused(tmp_path: Path) -> None:
     assert "is no picture. Write --plot quota.svg, or quota.png" in said
 
 
+def test_a_picture_needs_a_directory(tmp_path: Path) -> None:
+    """Nobody waits for what could not be kept."""
+    said = mistake(*BURSTS, "--plot", str(tmp_path / "none" / "quota.svg"))
+
+    assert "Error: There is no directory" in said
+    assert said.endswith("write --plot quota.svg")
+
+
 def test_a_picture_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says what to install."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -15,7 +15,7 @@ import typer
 from rich.progress import Progress
 
 from throttled_views.auditing import audit
-from throttled_views.cli._clients import Client, pairs
+from throttled_views.cli._clients import Client, checked_address, fields, pairs
 from throttled_views.cli._compared import Compared
 from throttled_views.cli._console import progress
 from throttled_views.cli._counts import Counts
@@ -142,8 +142,8 @@ def _client(
         raise CommandError(msg)
     return Client(
         principal,
-        address,
-        pairs(header or (), ":", "X-API-Key: secret"),
+        checked_address(address),
+        fields(header or ()),
         pairs(path or (), "=", "tenant_id=acme"),
     )
 

@@ -8,6 +8,7 @@ are never made up here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -17,12 +18,16 @@ from starlette.types import Scope
 from throttled_views._addresses import address_of
 from throttled_views._declaration import WEBSOCKET
 from throttled_views._early import called
+from throttled_views._fields import is_field_name
 from throttled_views._found import Found
 from throttled_views._rules import NO_ANSWERS, Rule, is_late
 from throttled_views.cli._mistakes import CommandError
 from throttled_views.keys import ClientIP
 
-__all__ = ["Client", "pairs"]
+__all__ = ["Client", "checked_address", "fields", "pairs"]
+
+# What a server lets through: RFC 9110, section 5.5. Python has it as Latin-1.
+_FIELD_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,43 @@ class _Unsaid:
 
 
 _UNSAID = _Unsaid()
+
+
+def checked_address(text: str | None) -> str | None:
+    """
+    Return *text* if it is an address, or is not given.
+
+    Raises:
+        CommandError: It is none.
+    """
+    if text is not None and address_of(text) is None:
+        msg = (
+            f"{text!r} is no address. Write --address 203.0.113.7, or what the key "
+            "function returns as PRINCIPAL"
+        )
+        raise CommandError(msg)
+    return text
+
+
+def fields(texts: Iterable[str]) -> dict[str, str]:
+    """
+    Return *texts* as header fields.
+
+    Raises:
+        CommandError: One of them cannot come to an application.
+    """
+    found = pairs(texts, ":", "X-API-Key: secret")
+    for name, value in found.items():
+        if not is_field_name(name):
+            msg = f"{name!r} is no field name. Write 'X-API-Key: secret'"
+            raise CommandError(msg)
+        if not _FIELD_VALUE.fullmatch(value):
+            msg = (
+                f"{name} cannot be {value!r}: a field has characters of Latin-1, and "
+                "no line breaks. Give what the key function returns as PRINCIPAL"
+            )
+            raise CommandError(msg)
+    return found
 
 
 def pairs(texts: Iterable[str], separator: str, example: str) -> dict[str, str]:

@@ -29,7 +29,8 @@ def load(target: str, *, factory: bool, app_dir: Path) -> ASGIApp:
         CommandError: There is no such thing, or it is no application.
     """
     module, _, attributes = target.partition(":")
-    if not module or not attributes:
+    # What begins with a dot is relative, and here is nothing that it could be to.
+    if not module or not attributes or module.startswith("."):
         msg = f"{target!r} names no application. Write module:app, such as main:app"
         raise CommandError(msg)
     sys.path.insert(0, str(app_dir.resolve()))

@@ -39,6 +39,9 @@ def check_plot(path: Path) -> None:
     if path.suffix.lower() not in _FORMATS:
         msg = f"{str(path)!r} is no picture. Write --plot quota.svg, or quota.png"
         raise CommandError(msg)
+    if not path.parent.is_dir():
+        msg = f"There is no directory {str(path.parent)!r}. Make it, or write --plot "
+        raise CommandError(msg + path.name)
     try:
         import_module("matplotlib")
     except ModuleNotFoundError:

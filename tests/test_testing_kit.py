@@ -6,10 +6,14 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from typing import Any
 
+import http_sf
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.asgi import answers, app_of, fields_of, frozen, frozen_store, statuses
 from throttled_views import (
@@ -26,6 +30,7 @@ from throttled_views import (
 )
 from throttled_views.limiter import default_limiter
 from throttled_views.testing import ManualClock, assert_throttled, no_limits
+from throttled_views.testing._structured import numbers_of
 from throttled_views.testing.fixtures import manual_clock, memory_store
 
 __all__ = ["manual_clock", "memory_store"]
@@ -212,6 +217,98 @@ def test_what_is_wrong_is_said(
         assert_throttled(response, retry_after=retry_after)
 
     assert said in str(caught.value)
+
+
+DRAFT = {
+    "Retry-After": "30",
+    "RateLimit-Policy": '"a";q=5;w=60, "b, \\"x\\"; r=9";q=10;w=60',
+    "RateLimit": '"a";r=0;t=30, "b, \\"x\\"; r=9";r=10;t=0',
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"RateLimit-Policy": None},
+        {"RateLimit": None},
+        {"RateLimit": '"a";r=0;t=30;pk=:YQ==:'},
+        {"RateLimit": '"a"; t=30; r=2'},
+        {"RateLimit": '"other";r=99;t=30'},
+    ],
+    ids=str,
+)
+def test_fields_of_the_draft_go_together(changed: dict[str, str | None]) -> None:
+    """One limit tells the wait, and none has more left than its capacity."""
+    fields = {k: v for k, v in {**DRAFT, **changed}.items() if v is not None}
+
+    assert_throttled(httpx.Response(429, headers=fields), retry_after=30)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"RateLimit": '"1";r=5;t=1'}, "Expected a limit with t=30, as Retry-After"),
+        ({"RateLimit": '"a";r=0'}, "Expected a limit with t=30"),
+        ({"Retry-After": "31"}, "Expected a limit with t=31"),
+        ({"Retry-After": None}, "Expected a limit with no t, as Retry-After says"),
+        ({"RateLimit": '"a";r=6;t=30'}, '"a" has more left than its q. It says Retry'),
+        ({"RateLimit": '"a";t=30'}, '"a" does not tell what is left, its r'),
+        ({"RateLimit": '"a";r=-1;t=30'}, '"a" does not tell what is left'),
+        ({"RateLimit": '"a";r=0.5;t=30'}, '"a" does not tell what is left'),
+        ({"RateLimit": "limit=5"}, "Expected a list of limits in RateLimit, not 'lim"),
+        ({"RateLimit": ""}, "Expected a list of limits in RateLimit, not ''"),
+        ({"RateLimit-Policy": '"a";q=5,'}, "a list of limits in RateLimit-Policy"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_the_draft_is_said(
+    changed: dict[str, str | None], said: str
+) -> None:
+    """Its fields are held to Retry-After, and to each other."""
+    fields = {k: v for k, v in {**DRAFT, **changed}.items() if v is not None}
+    retry_after = None if "Retry-After" in fields else math.inf
+
+    with pytest.raises(AssertionError) as caught:
+        assert_throttled(httpx.Response(429, headers=fields), retry_after=retry_after)
+
+    assert said in str(caught.value)
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(min_codepoint=32, max_codepoint=126)),
+        st.dictionaries(st.sampled_from("qrtw"), st.integers(0, 10**15 - 1)),
+        min_size=1,
+    )
+)
+def test_lists_are_read_as_they_are_written(lists: dict[str, dict[str, int]]) -> None:
+    """Whatever printable characters a name has, by a writer of structured fields."""
+    written: Any = [*lists.items()]  # which its types do not know to be items
+    text = http_sf.ser(written)
+    quoted = {http_sf.ser(name): numbers for name, numbers in lists.items()}
+
+    assert quoted == numbers_of(text)
+
+
+def test_a_refusal_of_several_limits_is_throttled() -> None:
+    """By a limit of each kind: one refuses, one has room, and one never admits."""
+    limiter = Limiter(store=frozen_store(), headers=IETFHeaders())
+    router = ThrottledRouter(limiter)
+
+    @router.get("/some")
+    @limiter.limit(["9/m", "1/m", "2/h"])
+    async def some() -> None: ...
+
+    @router.get("/none")
+    @limiter.limit(["9/m", "0/m"])
+    async def none() -> None: ...
+
+    client = TestClient(app_of(router))
+    client.get("/some")
+
+    assert_throttled(client.get("/some"), retry_after=60)
+    assert_throttled(client.get("/none"), retry_after=math.inf)
 
 
 def test_a_response_that_says_nothing_is_told_so() -> None:

@@ -7,11 +7,13 @@ from math import ceil, isinf
 from typing import Protocol
 
 from throttled_views.errors import shown
-from throttled_views.headers import LEGACY_HEADERS, RateLimitHeaderPolicy
+from throttled_views.headers import LEGACY_HEADERS, IETFHeaders, RateLimitHeaderPolicy
+from throttled_views.testing._structured import numbers_of
 
 __all__ = ["Response", "assert_throttled"]
 
 _TOO_MANY_REQUESTS = 429  # RFC 6585, section 4
+_DRAFT_POLICY, _DRAFT, _ = IETFHeaders().names
 _POLICIES = (RateLimitHeaderPolicy(), LEGACY_HEADERS)
 
 
@@ -41,8 +43,9 @@ def assert_throttled(response: Response, *, retry_after: float | None = None) ->
     """
     Fail unless *response* is a refusal by a rate limit, with what belongs to it.
 
-    That is a 429 with a ``Retry-After``, and ``RateLimit-*`` fields, if there are any,
-    that go together with it.
+    That is a 429 with a ``Retry-After``, and fields that go together with it, if there
+    are any: ``RateLimit-*``, ``X-RateLimit-*``, and those of the IETF's draft. What has
+    another name is not looked at.
 
     Args:
         response: A response of httpx, of FastAPI's test client, or the like.
@@ -72,6 +75,7 @@ def assert_throttled(response: Response, *, retry_after: float | None = None) ->
         assert waits == wanted, f"Expected Retry-After: {wanted}, not {waits}. {told}"
     for policy in _POLICIES:
         _check_fields(response, policy, waits, told)
+    _check_draft(response, waits, told)
 
 
 def _check_fields(
@@ -85,6 +89,32 @@ def _check_fields(
     if reset is not None and waits is not None:
         # Whole seconds both, and a wait is never told as none.
         assert waits <= max(1, reset), f"The wait is longer than the reset. {told}"
+
+
+def _check_draft(response: Response, waits: int | None, told: str) -> None:
+    """Check what `IETFHeaders` writes: a limit that refuses has the wait as its t."""
+    policies = _listed(response, _DRAFT_POLICY) or {}
+    limits = _listed(response, _DRAFT)
+    if limits is None:
+        return
+    for name, left in limits.items():
+        assert "r" in left, f"{name} does not tell what is left, its r. {told}"
+        capacity = policies.get(name, {}).get("q", left["r"])
+        assert left["r"] <= capacity, f"{name} has more left than its q. {told}"
+    wanted = "no t" if waits is None else f"t={waits}"
+    assert waits in [left.get("t") for left in limits.values()], (
+        f"Expected a limit with {wanted}, as Retry-After says. {told}"
+    )
+
+
+def _listed(response: Response, name: str) -> dict[str, dict[str, int]] | None:
+    """Return the numbers of each limit in a field; None if there is no such field."""
+    text = response.headers.get(name)
+    if text is None:
+        return None
+    numbers = numbers_of(text)
+    assert numbers is not None, f"Expected a list of limits in {name}, not {text!r}"
+    return numbers
 
 
 def _number(response: Response, name: str) -> int | None:
@@ -102,7 +132,7 @@ def _told(response: Response) -> str:
     names = ["Retry-After"]
     for policy in _POLICIES:
         names += [policy.limit, policy.remaining, policy.reset]
-    names += ["RateLimit", "RateLimit-Policy"]
+    names += [_DRAFT, _DRAFT_POLICY]
     found = [(name, response.headers.get(name)) for name in names]
     fields = ", ".join(f"{name}: {value}" for name, value in found if value is not None)
     return f"It says {fields}" if fields else "It says nothing of limits"

@@ -11,37 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from http import HTTPMethod
-from itertools import product
-from typing import Any
-from uuid import UUID
 
-from starlette.convertors import (
-    Convertor,
-    FloatConvertor,
-    IntegerConvertor,
-    PathConvertor,
-    StringConvertor,
-    UUIDConvertor,
-)
 from starlette.routing import Mount
 
 from throttled_views._declaration import WEBSOCKET
 from throttled_views._found import Found
+from throttled_views._templates import examples_of
 
 __all__ = ["captor_of", "captured_methods"]
 
 _HTTP = frozenset(HTTPMethod)
-
-# For private use, so that no path of a user's has it.
-_TEXT = "\ue000"
-# What takes these takes all that a parameter may be: no less of it matches them.
-_EXAMPLES: dict[type[Any], tuple[str, ...]] = {
-    StringConvertor: (_TEXT,),
-    PathConvertor: ("", _TEXT, f"{_TEXT}/{_TEXT}"),
-    IntegerConvertor: ("0",),
-    FloatConvertor: ("0", "0.5"),
-    UUIDConvertor: (str(UUID(int=0)),),
-}
 
 
 def captor_of(found: Found, earlier_ones: Iterable[Found]) -> Found | None:
@@ -85,13 +64,7 @@ def _paths_to(found: Found) -> Iterator[str]:
     template: str | None = getattr(found.here, "path_format", None)
     if template is None:
         return
-    convertors: dict[str, Convertor[Any]] = found.here.param_convertors
-    examples = [_EXAMPLES.get(type(each), ()) for each in convertors.values()]
-    for values in product(*examples):
-        path = template
-        for name, value in zip(convertors, values, strict=True):
-            path = path.replace(f"{{{name}}}", value)
-        yield path
+    yield from examples_of(template, found.here.param_convertors)
 
 
 def _serves_the_same(earlier: Found, found: Found) -> bool:

@@ -30,6 +30,7 @@ ORDER = (
     "keys",
     "route_keys",
     "_templates",
+    "_statuses",
     "headers",
     "_answers",
     "context",

@@ -8,10 +8,8 @@ Nothing of the user's is changed: a response or an error that tells is a copy.
 from __future__ import annotations
 
 import copy
-import inspect
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import lru_cache
 from types import MemberDescriptorType
 from typing import Any
 
@@ -24,6 +22,7 @@ from throttled_views._endpoints import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
 from throttled_views._rules import NO_ANSWERS, Answers
 from throttled_views._settlement import ERROR, settle, settle_soon
+from throttled_views._statuses import status_by_default
 from throttled_views.headers import merged
 from throttled_views.hooks import CheckPhase
 from throttled_views.outcome import (
@@ -160,21 +159,7 @@ def _status_of(result: object, response: Response, scope: Scope) -> int:
     """Return the status of the response that FastAPI will make of *result*."""
     if isinstance(result, Response):
         return result.status_code
-    route = scope.get("route")
-    declared = getattr(route, "status_code", None)
-    kind = getattr(route, "response_class", None)
-    kind = getattr(kind, "value", kind)  # of a default of FastAPI's
-    return response.status_code or declared or _status_by_default(kind)
-
-
-@lru_cache(maxsize=256)
-def _status_by_default(kind: Any) -> int:
-    """Return the status that responses of a class have, 307 for a redirect."""
-    try:
-        status = inspect.signature(kind).parameters["status_code"].default
-    except (TypeError, ValueError, KeyError):
-        return _OK
-    return status if isinstance(status, int) else _OK
+    return response.status_code or status_by_default(scope.get("route")) or _OK
 
 
 def write(response: Response, scope: Scope) -> None:

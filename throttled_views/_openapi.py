@@ -7,13 +7,13 @@ without its body, is completed.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from fastapi.routing import APIRoute
 
 from throttled_views._declaration import Held, limiting_dependencies
+from throttled_views._statuses import status_by_default
 from throttled_views.headers import (
     QUOTA_EXCEEDED,
     REDUCED_CAPACITY,
@@ -136,25 +136,13 @@ def _responses(place: Any, held: Sequence[Held]) -> Iterator[tuple[int, _Documen
     fields: _Document = {}
     for each in held:
         fields.update(_fields_of(each.limiter.renderer.policy))
-    success = _success_status(place)
+    success = status_by_default(place)
     if success is not None and fields:
         yield success, {"headers": fields}
     yield 429, _refusal(held, QUOTA_EXCEEDED, {**fields, **_retry_fields(held)})
     denying = [each for each in held if each.denies]
     if denying:
         yield 503, _refusal(denying, REDUCED_CAPACITY, {"Retry-After": _RETRY_AFTER})
-
-
-def _success_status(place: Any) -> int | None:
-    """Return what FastAPI takes for the status of a success, None if it cannot tell."""
-    status: int | None = place.status_code
-    if status is not None:
-        return status
-    response_class = place.response_class
-    response_class = getattr(response_class, "value", response_class)
-    parameters = inspect.signature(response_class.__init__).parameters
-    default = getattr(parameters.get("status_code"), "default", None)
-    return default if isinstance(default, int) else None
 
 
 def _fields_of(policy: HeaderPolicy | None) -> _Document:

@@ -89,7 +89,7 @@ STATISTICS = (
 )
 
 
-def checked_store(store: Measured | None) -> Measured | None:
+def checked_measured(store: Measured | None) -> Measured | None:
     """Return *store* if it has statistics, or is none."""
     told: object = getattr(store, "statistics", None)
     if store is not None and not isinstance(told, StoreStatistics):

@@ -89,7 +89,7 @@ class OTelHook:
         self._measure_decisions(meter)
         self._measure_times(meter)
         self._measure_outages(meter)
-        if (measured := of.checked_store(store)) is not None:
+        if (measured := of.checked_measured(store)) is not None:
             for statistic in of.STATISTICS:
                 _measure_store(meter, measured, statistic)
 

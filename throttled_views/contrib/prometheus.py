@@ -88,7 +88,7 @@ class PrometheusHook:
         buckets: Sequence[float] = of.DURATION_BOUNDS,
     ) -> None:
         self._namespace = namespace
-        self._store = of.checked_store(store)
+        self._store = of.checked_measured(store)
         self._decisions = self._counter("decisions_total", of.DECISIONS, *_OF_DECISION)
         self._units = self._counter("units_total", of.UNITS, *_OF_DECISION)
         # By few labels: each series of a histogram is one for each bucket.

@@ -157,17 +157,17 @@ def test_a_limit_is_told_in_full() -> None:
         ("1", "dynamic", "header_key('x-key', otherwise=None)", "early"),
         ("2", "9/h", "by_user", "late"),
         ("3", "5/h", "everyone", "late"),
-    ] == [(each.name, each.quota, each.key, each.phase) for each in post.limits]
+    ] == [(each.name, each.quota, each.key_func, each.phase) for each in post.limits]
     shared = post.limits[-1]
     assert ("writes", "writes", "allow") == (
-        shared.identity,
+        shared.route,
         shared.bucket,
         shared.on_store_error,
     )
-    assert Algorithm.SLIDING_LOG == post.limits[1].using
+    assert Algorithm.SLIDING_LOG == post.limits[1].algorithm
     assert ("@exempt", ()) == (free.exempt, free.limits)
     assert (("WEBSOCKET",), "late") == (socket.methods, socket.limits[0].phase)
-    assert f"{HERE}.Items.socket" == socket.limits[0].identity
+    assert f"{HERE}.Items.socket" == socket.limits[0].route
 
 
 def test_a_cost_of_a_function_is_not_known() -> None:
@@ -260,6 +260,16 @@ def depending_deeply() -> FastAPI:
     return app
 
 
+def decorated_and_depending() -> FastAPI:
+    """Decorate a function on an application, and let it have a dependency, too."""
+    limiter = Limiter()
+    app = bare()
+    app.get("/", dependencies=[Depends(limiter.dependency("5/m"))])(
+        limiter.limit("9/m")(hello)
+    )
+    return app
+
+
 def both() -> FastAPI:
     """Let a route of ours have a dependency, too."""
     limiter = Limiter("9/m")
@@ -303,10 +313,14 @@ def a_route_class() -> FastAPI:
 WAYS: dict[str, tuple[Callable[[], FastAPI], list[tuple[str, str]]]] = {
     "decorated": (decorated, [("5/m", "late")]),
     "decorated twice": (decorated_twice, [("5/m", "late"), ("9/m", "late")]),
-    "dependencies": (depending, [("5/m", "dependency"), ("9/m", "dependency")]),
-    "a dependency of a dependency": (depending_deeply, [("5/m", "dependency")]),
-    "ours, and a dependency": (both, [("9/m", "early"), ("5/m", "dependency")]),
-    "ours, and only a dependency": (only_a_dependency, [("5/m", "dependency")]),
+    "dependencies": (depending, [("5/m", "late"), ("9/m", "late")]),
+    "a dependency of a dependency": (depending_deeply, [("5/m", "late")]),
+    "decorated, and a dependency": (
+        decorated_and_depending,
+        [("5/m", "late"), ("9/m", "late")],
+    ),
+    "ours, and a dependency": (both, [("9/m", "early"), ("5/m", "late")]),
+    "ours, and only a dependency": (only_a_dependency, [("5/m", "late")]),
     "a socket": (a_socket, [("5/m", "late")]),
     "our route class": (a_route_class, [("5/m", "early")]),
 }
@@ -317,7 +331,7 @@ WAYS: dict[str, tuple[Callable[[], FastAPI], list[tuple[str, str]]]] = {
 def test_every_way_to_limit_is_found(
     made: Callable[[], FastAPI], limits: list[tuple[str, str]]
 ) -> None:
-    """With the phase in which it is decided."""
+    """With the phase in which it is decided, and in that order."""
     found = only(made())
 
     assert limits == [(each.quota, each.phase) for each in found.limits]
@@ -360,7 +374,7 @@ async def test_an_audit_tells_templates_as_keys_have_them(route_key: RouteKey) -
     app.include_router(router, prefix="/own")
     app.mount("/child", child)
     app.router.routes.append(Host("a.test", child))
-    told = [each.limits[0].identity for each in audit(app)]
+    told = [each.limits[0].route for each in audit(app)]
 
     await answers(app, "GET /api/own/1", "GET /api/child/1", headers={"Host": "b.test"})
     await answers(app, "GET /api/1", headers={"Host": "a.test"})

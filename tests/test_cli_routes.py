@@ -99,7 +99,7 @@ def test_programs_get_json() -> None:
         found["is_unlimited"],
     )
     assert ("reads", "5/m", "token_bucket", "early") == tuple(
-        found["limits"][1][name] for name in ("name", "quota", "using", "phase")
+        found["limits"][1][name] for name in ("name", "quota", "algorithm", "phase")
     )
 
 

@@ -529,4 +529,4 @@ def test_an_audit_tells_the_template() -> None:
     [found] = audit(app)
 
     template = "/v1/shop/items/{item}"
-    assert [template, "all", template] == [each.identity for each in found.limits]
+    assert [template, "all", template] == [each.route for each in found.limits]

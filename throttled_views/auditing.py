@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp
@@ -21,18 +21,17 @@ from throttled_views._plan import Plan
 from throttled_views._problems import problem_of
 from throttled_views._rules import Rule
 from throttled_views._walk import walk
+from throttled_views.hooks import CheckPhase
 from throttled_views.limiter import default_limiter
 from throttled_views.limits import Exempt
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import OnStoreError
 from throttled_views.routing import LIMITS_MARK, ThrottledRoute
 
-__all__ = ["AuditedLimit", "AuditedRoute", "DecisionPhase", "audit"]
+__all__ = ["AuditedLimit", "AuditedRoute", "audit"]
 
-DecisionPhase: TypeAlias = Literal["app", "early", "dependency", "late"]
-"""When a limit is decided: phases in the order in which a request meets them."""
-
-_ORDER: tuple[DecisionPhase, ...] = ("app", "early", "dependency", "late")
+# As a request meets them; what is checked by hand is of no route.
+_ORDER: tuple[CheckPhase, ...] = ("app", "early", "late")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,11 @@ class AuditedLimit:
     Attributes:
         name: Its name, or its position among the limits of its handler.
         quota: Its quota as text, or ``"dynamic"`` if a function chooses it.
-        using: The algorithm that counts.
+        algorithm: How it is counted.
         cost: What a request costs; None if a function tells.
-        key: The key function that names clients.
-        phase: When it is decided.
-        identity: What it counts: the handler, as keys have it, or the bucket.
+        key_func: The key function that names clients.
+        phase: When it is checked; that of a dependency is late.
+        route: What is counted: the identity of the handler, or the name of a bucket.
         bucket: The bucket that it shares with other handlers, if it does.
         on_store_error: What is done with a request while the store is unavailable.
         enabled: Whether its limiter limits at the moment.
@@ -58,11 +57,11 @@ class AuditedLimit:
 
     name: str
     quota: str
-    using: Algorithm
+    algorithm: Algorithm
     cost: int | None
-    key: str
-    phase: DecisionPhase
-    identity: str
+    key_func: str
+    phase: CheckPhase
+    route: str
     bucket: str | None
     on_store_error: OnStoreError
     enabled: bool
@@ -120,7 +119,8 @@ def audit(app: ASGIApp) -> tuple[AuditedRoute, ...]:
 def _audited(found: Found, limited: Sequence[Any]) -> AuditedRoute:
     """Return what there is to tell of a route; *limited* are endpoints with limits."""
     own = [*_own_limits(found)]
-    limits = [*_limits_of_application(found), *own, *_limits_of_dependencies(found)]
+    # Dependencies are solved before their handler is limited, of what is late.
+    limits = [*_limits_of_application(found), *_limits_of_dependencies(found), *own]
     limits.sort(key=lambda limit: _ORDER.index(limit.phase))
     return AuditedRoute(
         found.path,
@@ -144,18 +144,17 @@ def _own_limits(found: Found) -> Iterator[AuditedLimit]:
         early += [rule for plan in found.route.plans for rule in plan.rules]
     for plan in found.own_plans():
         for rule in plan.rules:
-            phase: DecisionPhase = "early" if rule in early else "late"
-            yield _limit(rule, plan.machinery, phase, _identity(found, plan, rule))
+            phase: CheckPhase = "early" if rule in early else "late"
+            yield _limit(rule, plan.machinery, phase, _route(found, plan, rule))
 
 
 def _limits_of_dependencies(found: Found) -> Iterator[AuditedLimit]:
     for plan in found.plans_of_dependencies():
         for rule in plan.rules:
-            identity = _identity(found, plan, rule)
-            yield _limit(rule, plan.machinery, "dependency", identity)
+            yield _limit(rule, plan.machinery, "late", _route(found, plan, rule))
 
 
-def _identity(found: Found, plan: Plan, rule: Rule) -> str:
+def _route(found: Found, plan: Plan, rule: Rule) -> str:
     if plan.is_placed and rule.limit.bucket is None:
         return found.place(plan.machinery.route_key)
     return rule.route
@@ -189,18 +188,16 @@ def _serves_document(found: Found) -> bool:
     )
 
 
-def _limit(
-    rule: Rule, limiter: Any, phase: DecisionPhase, identity: str
-) -> AuditedLimit:
+def _limit(rule: Rule, limiter: Any, phase: CheckPhase, route: str) -> AuditedLimit:
     limit = rule.limit
     return AuditedLimit(
         name=rule.name,
         quota=str(limit.quota) if isinstance(limit.quota, Quota) else "dynamic",
-        using=rule.using,
+        algorithm=rule.using,
         cost=limit.cost if isinstance(limit.cost, int) else None,
-        key=called(rule.key_func),
+        key_func=called(rule.key_func),
         phase=phase,
-        identity=identity,
+        route=route,
         bucket=limit.bucket,
         on_store_error=limit.on_store_error or limiter.on_store_error,
         enabled=limiter.enabled,

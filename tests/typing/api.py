@@ -696,6 +696,11 @@ for audited in audit(app):
     assert_type(audited.limits, tuple[AuditedLimit, ...])
     assert_type(audited.exempt, str | None)
     assert_type([each.quota for each in audited.limits], list[str])
+    for audited_limit in audited.limits:
+        assert_type(audited_limit.algorithm, Algorithm)
+        assert_type(audited_limit.key_func, str)
+        assert_type(audited_limit.phase, CheckPhase)
+        assert_type(audited_limit.route, str)
 
 assert_type(document_limits(app), None)
 

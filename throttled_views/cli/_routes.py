@@ -44,7 +44,7 @@ def _limits(route: AuditedRoute) -> list[tuple[Text, Text, str]]:
     if not route.limits:
         text = Text("UNLIMITED", "bold red") if route.is_unlimited else Text()
         return [(text, Text(), "")]
-    return [(_limit(each), Text(each.key), each.phase) for each in route.limits]
+    return [(_limit(each), Text(each.key_func), each.phase) for each in route.limits]
 
 
 def _limit(limit: AuditedLimit) -> Text:
@@ -52,7 +52,7 @@ def _limit(limit: AuditedLimit) -> Text:
     notes = [
         limit.quota,
         "" if limit.name.isdecimal() else f"({limit.name})",
-        "" if limit.using is Algorithm.TOKEN_BUCKET else f"by {limit.using}",
+        "" if limit.algorithm is Algorithm.TOKEN_BUCKET else f"by {limit.algorithm}",
         "" if limit.cost == 1 else f"cost {limit.cost or 'dynamic'}",
         f"bucket {limit.bucket}" if limit.bucket else "",
         f"waits up to {limit.max_delay:g} s" if limit.max_delay else "",

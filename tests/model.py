@@ -67,7 +67,9 @@ class BucketModel:
         )
 
     def give_back(self, tokens: int) -> None:
-        """Put *tokens* back; what is above full is lost."""
+        """Put *tokens* back; what is above full is lost, and all while others wait."""
+        if self.level < 0:
+            return
         self.level = min(self.level + tokens, Fraction(self.quota.burst))
 
     def _wait_us(self, level: Fraction) -> int | None:

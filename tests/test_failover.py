@@ -387,7 +387,7 @@ async def test_each_change_is_told_once(
 
     assert ["no route to host", "None"] == [str(each) for each in told]
     assert [
-        "The store is unavailable, its policy decides: no route to host",
+        "The store is unavailable, on_store_error='local' decides: no route to host",
         "The store is available again, and decides",
     ] == [record.getMessage() for record in caplog.records]
     assert {("throttled_views", logging.WARNING)} == {

@@ -117,6 +117,10 @@ class Answer:
         self._result = replace(self.result, receipts=left)
         return next(iter(_parts(receipt, units)), None)
 
+    def is_charged_to(self, key: str) -> bool:
+        """Tell whether *key* was charged, and not everything came back."""
+        return any(each.charge.key == key for each in self.result.receipts)
+
     def came_back(self, units: int) -> None:
         """Tell of what was there at the decision, and of *units* more."""
         decision, result = self.told.decision, self.result
@@ -158,8 +162,7 @@ async def give_back(answers: Iterable[Answer], units: int | None = None) -> None
         began = perf_counter()
         are_back = await store.give_back([receipt for _, receipt in some])
         for answer, receipt in compress(some, are_back):
-            units = receipt.charge.cost
-            answer.came_back(units)
+            answer.came_back(receipt.charge.cost)
             answer.giver.audience.checked(
-                answer.rule.label, answer.phase, "refunded", units, began
+                answer.rule.label, answer.phase, "refunded", receipt.charge, began
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,7 +35,7 @@ async def acquired(
         results = await machinery.failover.acquire([charge for _, charge in charged])
     except StoreUnavailableError as error:
         for rule, charge in charged:
-            tell(rule.label, phase, "unavailable", charge.cost, began)
+            tell(rule.label, phase, "unavailable", charge, began)
         problem_details = machinery.renderer.problem_details
         raise RateLimitUnavailableError(problem_details=problem_details) from error
     is_refused = any(result.limited for result in results)
@@ -42,8 +43,11 @@ async def acquired(
     for result, (rule, charge) in zip(results, charged, strict=True):
         named = replace(result, name=rule.name)
         name = "refused" if result.limited else otherwise
-        tell(rule.label, phase, name, charge.cost, began, named)
+        tell(rule.label, phase, name, charge, began, named)
         outcome.add_answer(_answer(machinery, rule, charge, outcome, named))
+        if result.delay:
+            turn_at = asyncio.get_running_loop().time() + result.delay
+            outcome.turn_at = max(outcome.turn_at, turn_at)
     return is_refused
 
 
@@ -52,19 +56,19 @@ async def charge_in_shadow(
 ) -> None:
     """Charge what is only observed, and tell what it would have done."""
     began, tell = perf_counter(), machinery.audience.checked
-    told = rule.label, outcome.phase
+    told, of = (rule.label, outcome.phase), (charge, began)
     try:
         [result] = await machinery.failover.acquire([charge])
     except StoreUnavailableError:
-        tell(*told, "unavailable", charge.cost, began)
+        tell(*told, "unavailable", *of)
         return
     named = replace(result, name=rule.name)
     if not result.limited:
-        tell(*told, "admitted", charge.cost, began, named)
+        tell(*told, "admitted", *of, named)
         outcome.note(machinery.store, charge.key, charge.cost)
         outcome.add_shadowed(_answer(machinery, rule, charge, outcome, named))
         return
-    tell(*told, "would_refuse", charge.cost, began, named)
+    tell(*told, "would_refuse", *of, named)
     _logger.info(
         "In shadow: %s (%s) would have refused a request", rule.route, rule.name
     )

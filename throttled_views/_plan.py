@@ -33,7 +33,6 @@ from throttled_views.stores.base import quick_store
 __all__ = ["Plan", "decide_all", "early_plans", "plan_of"]
 
 _logger = logging.getLogger("throttled_views")
-_US_PER_S = 1_000_000
 
 
 class Plan:
@@ -120,6 +119,8 @@ class Plan:
         if charge is None:
             return None
         owed = outcome.owed(self.machinery.store, charge.key, charge.cost)
+        if owed != charge.cost and not charge.refundable:
+            outcome.keep(charge.key)
         return None if owed is None else replace(charge, cost=owed)
 
     def _one(self) -> Single | None:
@@ -226,21 +227,23 @@ async def decide_all(
         await _give_all_back(outcome)
         raise
     except BaseException:  # who is cancelled cannot wait for anything
-        _ = hold(_give_all_back(outcome))
+        _ = hold(give_back([*outcome.charged]))
         raise
     for plan in plans:
         if plan.shadows:
             await plan.observe(scope, answers, outcome)
-    if outcome.delay_us:
+    if outcome.turn_at:
         await _wait_for_turn(outcome)
     return False
 
 
 async def _give_all_back(outcome: Outcome) -> None:
     """Refund all that was charged in this decision; nobody waits for a turn."""
-    outcome.delay_us = 0
-    await give_back(outcome.charged)
+    outcome.turn_at = 0.0
+    charged = [each for each in outcome.charged if each.result.receipts]
     outcome.charged.clear()
+    if charged:  # to the end, also if the client hangs up meanwhile
+        await asyncio.shield(hold(give_back(charged)))
 
 
 async def _wait_for_turn(outcome: Outcome) -> None:
@@ -249,5 +252,7 @@ async def _wait_for_turn(outcome: Outcome) -> None:
 
     Whoever is cancelled meanwhile stays charged: others may have got later turns.
     """
-    delay_us, outcome.delay_us = outcome.delay_us, 0
-    await asyncio.sleep(delay_us / _US_PER_S)
+    wait_s = outcome.turn_at - asyncio.get_running_loop().time()
+    outcome.turn_at = 0.0
+    if wait_s > 0:
+        await asyncio.sleep(wait_s)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from types import MappingProxyType
@@ -159,7 +158,6 @@ class Rule:
         if (placed := self._placed.get(template)) is None:
             placed = copy(self)
             placed.route, placed.head = template, self._head_of(template)
-            placed.label = replace(self.label, route=template)
             if self._check_place is not None:
                 self._check_place(placed)
             if len(self._placed) >= MOST_TEMPLATES:  # of a root_path that varies

@@ -120,6 +120,8 @@ class Single:
         principal = await rule.principal(scope, answers)
         key = "" if principal is None else rule.key(principal)
         owed = outcome.owed(store, key, self._cost)
+        if owed != self._cost:
+            outcome.keep(key)
         if principal is None or owed is None:
             outcome.decided.append(rule)
             return False
@@ -149,6 +151,7 @@ class Single:
             name,
             self._cost,
             duration,
+            key=taken[3],
             make_result=lambda: self._rule.result(taken[3], self._told(taken).decision),
         )
         self._machinery.audience.on_check(event)

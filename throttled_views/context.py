@@ -74,7 +74,8 @@ class Outcome:
         phase: What was entered last.
         open: Answers that are given back or not when it is known how the request ends.
         shadowed: What limits in shadow answered, which no client is told.
-        delay_us: Microseconds that the request has to wait for its turn.
+        turn_at: When the request has its turn, by the event loop's clock, in seconds;
+            0.0 if it is now.
     """
 
     __slots__ = (
@@ -85,13 +86,13 @@ class Outcome:
         "_rendered",
         "_units",
         "began",
-        "delay_us",
         "endpoint",
         "is_told",
         "open",
         "phase",
         "scope_id",
         "shadowed",
+        "turn_at",
     )
 
     def __init__(
@@ -104,7 +105,7 @@ class Outcome:
         self.phase: CheckPhase = "early" if scope_id else "app"
         self.open: list[Answer] = []
         self.shadowed: list[Answer] = []
-        self.delay_us = 0
+        self.turn_at = 0.0
         self._answers: list[Answer] = []
         self._charged: list[Answer] = []
         self._decided: list[Applied] = []
@@ -141,6 +142,10 @@ class Outcome:
             return cost
         return cost - charged if cost > charged else None
 
+    def keep(self, key: str) -> None:
+        """Keep what was charged to *key*: a limit that gives nothing back rests on it."""
+        self.open = [each for each in self.open if not each.is_charged_to(key)]
+
     def note(self, store: Store, key: str, cost: int) -> None:
         """Note that *key* is charged *cost* more for this request."""
         place = id(store), key
@@ -164,8 +169,9 @@ class Outcome:
 
     def enter(self, phase: CheckPhase) -> None:
         """Go on to *phase*; what was charged in another decision stays charged."""
+        self._build()  # what is pending is of the phase so far
         if (self.phase, phase) not in _ONE_DECISION:
-            self.charged.clear()
+            self._charged.clear()
         self.phase = phase
 
     def add(self, builder: Builder, taken: Taken) -> None:
@@ -180,7 +186,6 @@ class Outcome:
         """Add what a limit answered."""
         self.answers.append(answer)
         self.charged.append(answer)
-        self.delay_us = max(self.delay_us, answer.told.decision.delay_us)
         if answer.rule.limit.refund_when is not None:
             self.open.append(answer)
 

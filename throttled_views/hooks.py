@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_check
 
 from throttled_views.errors import ConfigurationError, shown
 from throttled_views.quotas import Algorithm
-from throttled_views.results import OnStoreError, RateLimitResult
+from throttled_views.results import Charge, OnStoreError, RateLimitResult
 
 __all__ = [
     "CheckEvent",
@@ -88,6 +88,8 @@ class CheckEvent(NamedTuple):
         duration: Seconds that the store took.
         delay: Seconds that the request, which was admitted, waits for its turn, or
             would, if the limit is in shadow.
+        key: Who was charged for what, as the store knows it: it has the principal, and
+            is nothing for metrics. See `compose_key`.
         make_result: Makes `result`; None if there is none.
     """
 
@@ -97,10 +99,11 @@ class CheckEvent(NamedTuple):
     cost: int
     duration: float
     delay: float = 0.0
+    key: str = ""
     make_result: Callable[[], RateLimitResult] | None = None
 
     def __repr__(self) -> str:
-        """Return what happened, without what makes its result."""
+        """Return what happened, and not to whom."""
         return (
             f"CheckEvent({self.limit!r}, {self.phase!r}, {self.outcome!r}, "
             f"cost={self.cost}, duration={self.duration}, delay={self.delay})"
@@ -197,7 +200,7 @@ class Audience:
         limit: CheckedLimit,
         phase: CheckPhase,
         outcome: CheckOutcome,
-        cost: int,
+        charge: Charge,
         began: float,
         result: RateLimitResult | None = None,
     ) -> None:
@@ -205,7 +208,7 @@ class Audience:
         if not self:
             return
         duration = perf_counter() - began
-        event = CheckEvent(limit, phase, outcome, cost, duration)
+        event = CheckEvent(limit, phase, outcome, charge.cost, duration, key=charge.key)
         if result is not None:
             make = partial(_given, result)
             event = event._replace(delay=result.delay, make_result=make)

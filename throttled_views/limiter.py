@@ -192,6 +192,17 @@ class Limiter:
         self._places: dict[tuple[str, str], tuple[Quota, Algorithm]] = {}
         self._dependencies: dict[str, set[str]] = {}
         self._naming = Lock()
+        self._is_made = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set `enabled`; what routes have read by now cannot be set any more."""
+        if name != "enabled" and hasattr(self, "_is_made"):
+            msg = (
+                f"Limiter.{name} cannot be set: routes have read it when they were "
+                f"registered. Write Limiter(…, {name}=…)"
+            )
+            raise ConfigurationError(msg)
+        super().__setattr__(name, value)
 
     def limit(
         self, quota: Throttle | None = None, **options: Unpack[LimitOptions]

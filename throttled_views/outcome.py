@@ -124,7 +124,9 @@ class RateLimitUnavailableError(StoreUnavailableError, HTTPException):
         )
 
 
-async def rate_limit_exceeded_handler(_request: Request, exc: Exception) -> Response:
+async def rate_limit_exceeded_handler(
+    _connection: HTTPConnection, exc: Exception
+) -> Response:
     """
     Answer a `RateLimitExceededError` with 429 and ``{"detail": …}``.
 

@@ -188,14 +188,14 @@ class Throttled:
             results = self._named(await self._bound_store().acquire(charges))
         except StoreUnavailableError:
             for rule, charge in zip(self.rules, charges, strict=True):
-                self._tell(rule, "unavailable", charge.cost, began)
+                self._tell(rule, "unavailable", charge, began)
             raise
         otherwise: CheckOutcome = "admitted"
         if any(each.limited for each in results):
             otherwise = "spared"
         for rule, charge, each in zip(self.rules, charges, results, strict=True):
             outcome = "refused" if each.limited else otherwise
-            self._tell(rule, outcome, charge.cost, began, each)
+            self._tell(rule, outcome, charge, began, each)
         delay = max(each.delay for each in results)
         if delay:
             await asyncio.sleep(delay)
@@ -206,12 +206,12 @@ class Throttled:
         self,
         rule: Rule,
         outcome: CheckOutcome,
-        cost: int,
+        charge: Charge,
         began: float,
         result: RateLimitResult | None = None,
     ) -> None:
         """Tell hooks, if there are any, what came out for *rule*."""
-        self._audience.checked(rule.label, "manual", outcome, cost, began, result)
+        self._audience.checked(rule.label, "manual", outcome, charge, began, result)
 
     async def peek(self, key: str, cost: int = 1) -> RateLimitResult:
         """Tell what `limit` would answer, and charge nothing; takes what it takes."""
@@ -243,7 +243,7 @@ class Throttled:
         for receipt in compress(receipts, are_back):
             for rule in self.rules:
                 if rule.has(receipt.charge.key):
-                    self._tell(rule, "refunded", receipt.charge.cost, began)
+                    self._tell(rule, "refunded", receipt.charge, began)
 
     def _unlimited(self) -> RateLimitResult:
         """Return what is told where nothing is limited: that of a fresh key."""
@@ -299,5 +299,8 @@ def _check_by_hand(limit: Limit) -> None:
         )
         raise ConfigurationError(msg)
     if limit.shadow:
-        msg = "shadow=True checks nothing by hand. Look at the result, and go on"
+        msg = (
+            "shadow=True is for limits of routes. By hand, look at what "
+            "'await throttled.limit(key)' returns, and go on"
+        )
         raise ConfigurationError(msg)

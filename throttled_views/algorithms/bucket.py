@@ -109,8 +109,17 @@ class Bucket(NamedTuple):
             0 if limited else max(0, -(held // scale)),
         )
 
-    def refund(self, state: int, now_us: int, cost: int, _at_us: int) -> int:
-        """Give *cost* tokens back; a bucket never holds over its capacity."""
+    def refund(self, state: int, now_us: int, cost: int, at_us: int) -> int:
+        """
+        Give *cost* tokens back; a bucket never holds over its capacity.
+
+        What was charged a whole time to full ago has come back by itself. And nothing
+        is given back while others wait: they were told their turns, and who came next
+        would get one of those.
+        """
+        is_waited_for = now_us * self.scale - state < self.delay
+        if is_waited_for or (now_us - at_us) * self.scale >= self.full - self.delay:
+            return state
         return self.settle(state - cost * self.token, now_us)
 
     def rebase(self, state: int, now_us: int, old: Self) -> int:

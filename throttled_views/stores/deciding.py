@@ -81,7 +81,8 @@ def decide(charges: Sequence[Charge], read: Reader, now_us: int) -> Verdict:
         if key not in staged:
             known = read(key, kernel)
         limited, state = kernel.take(known, now_us, cost)
-        staged[key] = state, kernel
+        if cost:  # what only looks leaves the key as it is
+            staged[key] = state, kernel
         decisions.append(kernel.tell(limited, state, now_us, cost))
     if any(decision.limited for decision in decisions):
         return Verdict(_refusal(charges, decisions, read, now_us), {})

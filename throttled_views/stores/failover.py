@@ -85,7 +85,11 @@ class Failover:
         self._probe_at = self._clock() + _PROBE_EVERY_S
         if self.is_up:
             self.is_up, self._error = False, error
-            _logger.warning("The store is unavailable, its policy decides: %s", error)
+            _logger.warning(
+                "The store is unavailable, on_store_error=%r decides: %s",
+                self._policy,
+                error,
+            )
             self._on_change(error)
 
     def succeeded(self) -> None:

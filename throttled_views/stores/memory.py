@@ -292,7 +292,7 @@ class MemoryStore:
         Returns:
             A function of a subject.
         """
-        if isinstance(kernel, Bucket) and kernel.scale:
+        if isinstance(kernel, Bucket) and kernel.scale and cost:
             return self._bucket_taker(head, principal_of, tail, kernel, cost)
 
         def take_one(subject: _SubjectT) -> Taken:
@@ -310,7 +310,7 @@ class MemoryStore:
         shard = self._shard(key)
         known = shard.read(key, now_us, kernel)
         limited, state = kernel.take(known, now_us, cost)
-        if not limited:
+        if not limited and cost:
             self._write(shard, key, state, now_us, kernel)
         return limited, state
 

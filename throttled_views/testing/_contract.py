@@ -270,8 +270,8 @@ class StoreContract:
         assert [each.limited for each in refused] == [True, True]
         assert (await _one(store, replace(patient, cost=0))).delay == 24.0
 
-    async def test_a_turn_is_given_back(self, store: Store) -> None:
-        """By a refund, and where another limit refuses: then it is not even taken."""
+    async def test_a_turn_is_not_given_back(self, store: Store) -> None:
+        """Who waits behind was told another; where another limit refuses, none is taken."""
         patient = Charge("alice", _FIVE, cost=5, max_delay=30.0)
         await _one(store, patient)
         one = replace(patient, cost=1)
@@ -282,7 +282,19 @@ class StoreContract:
 
         assert [each.limited for each in refused] == [False, True]
         assert refused[0].receipts == ()
-        assert (await _one(store, one)).delay == turn.delay == 12.0
+        assert (turn.delay, (await _one(store, one)).delay) == (12.0, 24.0)
+
+    async def test_what_came_back_by_itself_is_not_given_back(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """That is a charge of a whole time to full ago, or of a window that is over."""
+        for using in Algorithm:
+            result = await _one(store, _alice(using, 10))
+            clock.advance(120.0)
+            await _one(store, _alice(using, 10))
+            await store.refund(result.receipts)
+
+            assert await _remaining(store, _alice(using)) == 0
 
     async def test_who_waits_and_who_does_not_share_a_key(
         self, store: Store, clock: ManualClock

@@ -53,8 +53,10 @@ while at <= total do
   if admitted == 1 and not look then
     for i = at + 1, last, 2 do
       local k, s = ops[i] + 1, ops[i + 1] * 9 + 1
-      kinds[S[s]].charge(seen[k], now, s, S)
-      states[k], kind_of[k], dirty[k] = seen[k], S[s], true
+      if S[s + kinds[S[s]].cost] > 0 then -- what only looks leaves the key as it is
+        kinds[S[s]].charge(seen[k], now, s, S)
+        states[k], kind_of[k], dirty[k] = seen[k], S[s], true
+      end
     end
   end
   at = last + 1

@@ -18,8 +18,10 @@ local state = kind.settle(stored, now, 1, S)
 local verdict, problem = 0, nil
 local a, b, c, d = kind.answer(state, now, 1, S)
 if kind.has_room(state, now, 1, S) then
-  kind.charge(state, now, 1, S)
-  problem = store(KEYS[1], value, kind, state, now, spare_ms)
+  if S[1 + kind.cost] > 0 then -- what only looks leaves the key as it is
+    kind.charge(state, now, 1, S)
+    problem = store(KEYS[1], value, kind, state, now, spare_ms)
+  end
   verdict = problem and 2 or 1
 elseif stored and state ~= stored then
   verdict = 3

@@ -31,6 +31,7 @@ end
 
 kinds[0] = {
   width = 2,
+  cost = 8, -- where in a spec
 
   parse = function(value)
     if #value == 49 and value:byte() == 116 then -- t: with turns
@@ -128,6 +129,13 @@ kinds[0] = {
   end,
 
   refund = function(state, now, s, S, at)
+    -- While others wait, who were told their turns, nothing comes back: who came next
+    -- would get one of those.
+    local held = now - state.us - (state.delay or 0)
+    if held < 0 or (held == 0 and state.part > 0 and state.delay) then return end
+    -- What was charged a whole time to full ago has come back by itself.
+    local us, part = muldiv(math.abs(state.capacity), state.token, state.scale)
+    if now - at >= us + (part > 0 and 1 or 0) then return end
     state.us, state.part = state.us - S[s + 6], state.part - S[s + 7]
     if state.part < 0 then
       state.us, state.part = state.us - 1, state.part + state.scale

@@ -3,6 +3,7 @@
 -- Numbers of a spec, from `s`: 1 | 1 capacity | 2 period | 3 what the request costs.
 kinds[1] = {
   width = 2,
+  cost = 3, -- where in a spec
 
   parse = function(value)
     if #value ~= 25 or value:byte() ~= 102 then return nil end -- f

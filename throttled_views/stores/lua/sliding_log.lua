@@ -6,6 +6,7 @@
 -- Numbers of a spec, from `s`: 3 | 1 capacity | 2 period | 3 what the request costs.
 kinds[3] = {
   width = 4,
+  cost = 3, -- where in a spec
 
   parse = function(value)
     if #value < 33 or #value % 16 ~= 1 or value:byte() ~= 108 then return nil end -- l

@@ -3,6 +3,7 @@
 -- Numbers of a spec, from `s`: 2 | 1 capacity | 2 period | 3 what the request costs.
 kinds[2] = {
   width = 3,
+  cost = 3, -- where in a spec
 
   parse = function(value)
     if #value ~= 33 or value:byte() ~= 115 then return nil end -- s

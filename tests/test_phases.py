@@ -225,7 +225,7 @@ def in_a_view(limiter: Limiter, throttle: Throttle) -> FastAPI:
 
 def by_default(limiter: Limiter, throttle: Throttle) -> FastAPI:
     """Limit a function on a ThrottledRouter by the default of its limiter."""
-    object.__setattr__(limiter, "default", throttle)  # noqa: PLC2801 - set nowhere else
+    object.__setattr__(limiter, "default", throttle)
     router = ThrottledRouter(limiter)
     router.add_api_route("/v", hello)
     return app_of(router)
@@ -553,7 +553,7 @@ def a_socket_of_a_view(limiter: Limiter) -> FastAPI:
 def a_socket_by_default(limiter: Limiter) -> FastAPI:
     """Limit a socket by the default of the limiter."""
     late = Limit("1/h", key_func=by_user_of)
-    object.__setattr__(limiter, "default", late)  # noqa: PLC2801 - set nowhere else
+    object.__setattr__(limiter, "default", late)
     router = ThrottledRouter(limiter)
     router.add_api_websocket_route("/", accept)
     return app_of(router)

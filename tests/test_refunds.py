@@ -709,14 +709,32 @@ async def test_a_function_that_does_not_answer_keeps_the_charge(
     assert said in caplog.text
 
 
+class AskedLater:
+    """An object that answers when it is awaited."""
+
+    async def __call__(self, status: int) -> bool:
+        """Answer."""
+        return status < 400
+
+
+def test_a_function_that_does_not_tell_what_it_takes_is_taken() -> None:
+    """Some of C do not."""
+    limit = Limit("5/h", refund_when={200: True}.get)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+    assert limit.refund_when is not None
+
+
 @pytest.mark.parametrize(
     ("when", "said"),
     [
         (later, "is async, and nobody would await it"),
         (400, "is no function"),
         (int, "is no function"),
+        (lambda: True, "does not take the status alone"),
+        (lambda request, response: True, "does not take the status alone"),
+        (AskedLater(), "is async, and nobody would await it"),
     ],
-    ids=["async", "a number", "a class"],
+    ids=["async", "a number", "a class", "of nothing", "of two", "async object"],
 )
 def test_what_cannot_answer_is_refused(when: RefundWhen, said: str) -> None:
     """At once, with what to write."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from typing import Final, TypeAlias, TypedDict, Unpack, cast, get_args
 
 from throttled_views.algorithms.kernels import check_turns, kernel_of
@@ -349,8 +349,10 @@ def _checked_refund_when(function: object) -> RefundWhen | None:
         return None
     if not callable(function) or isinstance(function, type):
         problem = "is no function"
-    elif iscoroutinefunction(function):
+    elif _is_async(function):
         problem = "is async, and nobody would await it"
+    elif not _takes_one(function):
+        problem = "does not take the status alone"
     else:
         return cast("RefundWhen", function)
     msg = (
@@ -372,3 +374,18 @@ def _checked_delay(delay: object) -> float:
         "example max_delay=2.5"
     )
     raise ConfigurationError(msg)
+
+
+def _is_async(function: object) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 - whose it is matters
+    return iscoroutinefunction(function) or iscoroutinefunction(call)
+
+
+def _takes_one(function: Callable[..., object]) -> bool:
+    try:
+        signature(function).bind(200)
+    except TypeError:
+        return False
+    except ValueError:  # one of C does not tell
+        return True
+    return True

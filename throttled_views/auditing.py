@@ -96,8 +96,12 @@ class AuditedRoute:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether nothing limits it, and nothing says that this is meant."""
-        return not self.limits and self.exempt is None
+        """
+        Whether nothing limits it, and nothing says that this is meant.
+
+        What is only observed limits nothing.
+        """
+        return all(each.shadow for each in self.limits) and self.exempt is None
 
 
 def audit(app: ASGIApp) -> tuple[AuditedRoute, ...]:

@@ -20,6 +20,7 @@ from throttled_views import (
     client_ip,
     everyone,
     exempt,
+    first_of,
     header_key,
     limit,
     path_key,
@@ -48,6 +49,11 @@ async def cost_of_body(request: Request) -> int:
 def by_query(request: Request) -> str:
     """Name a client by what may be missing."""
     return request.query_params["name"]
+
+
+def by_name(request: Request) -> str | None:
+    """Name a client, if it says how it is called."""
+    return request.query_params.get("name")
 
 
 class Items(ThrottledView):
@@ -100,6 +106,12 @@ class Items(ThrottledView):
     async def of_tenant(self, tenant: str) -> str:
         """Have a key in the path."""
         return tenant
+
+    @limit(Limit("9/h", key_func=first_of(by_name, everyone)))
+    @route.get("/chosen")
+    async def chosen(self) -> str:
+        """Have a key of one of two functions."""
+        return ""
 
     @exempt
     @route.get("/free")

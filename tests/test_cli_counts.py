@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from typer.testing import CliRunner
@@ -39,7 +40,7 @@ def printed(command: str, *words: str) -> str:
     """Run a command that goes well; return what it prints."""
     result = CliRunner().invoke(app, [command, *APP, *words])
     assert 0 == result.exit_code, result.output
-    return result.output
+    return result.stdout
 
 
 def peeked(*words: str) -> dict[str, dict[str, Any]]:
@@ -126,11 +127,44 @@ def test_a_client_of_a_socket_can_be_asked_for() -> None:
     assert {"reads": 5} == left("Items.socket", "--address", CLIENT)
 
 
+def test_all_clients_have_one_key_where_everyone_is_counted(store: Relay) -> None:
+    """Whoever is named: others would have a key that no request has."""
+    request("POST /v1/items")
+
+    for client in (CLIENT, "alice"):
+        assert {"all": 99} == left("Items.post", client, "--limit", "all")
+
+
+def test_a_principal_may_be_told_as_a_function_gives_it(store: Relay) -> None:
+    """A digest, a parameter, or an answer that is marked by its function."""
+    request("PUT /v1/items", headers={"X-API-Key": "k-alice"})
+    request("GET /v1/items/of/acme", "GET /v1/items/chosen?name=bob")
+    digest = unquote(store.keys[1].partition("{")[2].partition("}")[0])
+
+    assert {"1": 8} == left("Items.put", digest)
+    assert {"1": 8} == left("Items.of_tenant", "path tenant acme")
+    assert {"1": 8} == left("Items.chosen", "1 bob")
+    assert {"1": 9} == left("Items.chosen", "everyone")
+    assert {"reads": 5} == left("Items.get", "unknown")
+
+
+@pytest.mark.parametrize("command", ["peek", "reset"])
+def test_limits_whose_client_is_not_known_are_left_out(command: str) -> None:
+    """It is said which option names their client, and nothing fails."""
+    words = [command, *APP, "Items.post", CLIENT, "--json"]
+    result = CliRunner().invoke(app, words)
+
+    assert 0 == result.exit_code
+    assert ["all"] == [each["name"] for each in json.loads(result.stdout)]
+    assert result.stderr.startswith("Left out: Limit 'writes' names clients by")
+    assert result.stderr.endswith("Write -H 'x-api-key: …'\n")
+
+
 UNKNOWN = {
     "nobody": (("Items.get",), "Write --address 203.0.113.7"),
     "nobody, where a field is missing": (("Items.put",), "Write --address"),
     "what FastAPI solves": (
-        ("Items.mine", "--address", CLIENT),
+        ("Items.mine", "--address", CLIENT, "--limit", "1"),
         (
             "names clients by by_user, which FastAPI has to solve in a request. "
             "Give what it returns as PRINCIPAL"
@@ -147,7 +181,33 @@ UNKNOWN = {
         ("Items.post", "--limit", "writes"),
         "No limit of 'Items.post' applies to such a client",
     ),
-    "an empty name": (("Items.get", ""), "a non-empty str"),
+    "an empty name": (("Items.mine", "", "--limit", "1"), "a non-empty str"),
+    "a text where addresses are clients": (
+        ("Items.get", "alice"),
+        "for which 'alice' is no client. Write --address 203.0.113.7",
+    ),
+    "another network": (("Items.get", "2001:db8::/48"), "is no client"),
+    "a value of a field": (
+        ("Items.post", "k-alice", "--limit", "writes"),
+        "for which 'k-alice' is no client. Write -H 'x-api-key: …'",
+    ),
+    "what is no digest": (
+        ("Items.post", "header x-api-key k", "--limit", "writes"),
+        "Write -H",
+    ),
+    "a field or an address": (
+        ("Items.put", "k-alice"),
+        "Write -H 'x-api-key: …' or --address 203.0.113.7",
+    ),
+    "a value of a parameter": (("Items.of_tenant", "acme"), "Write --path tenant=…"),
+    "no parameter": (
+        ("Items.of_tenant", "--address", CLIENT),
+        "names clients by path_key('tenant'). Write --path tenant=…",
+    ),
+    "a text that functions would mark": (
+        ("Items.chosen", "alice"),
+        "for which 'alice' is no client. Give what it returns",
+    ),
     "two ways": (("Items.get", "a", "--address", "b"), "Give one"),
     "a field without a value": (
         ("Items.get", "-H", "X-API-Key"),
@@ -366,14 +426,21 @@ def test_a_reset_is_told_to_programs(store: Relay) -> None:
     """As JSON."""
     request("GET /v1/items")
 
-    assert [{"name": "reads", "key": store.keys[-1]}] == json.loads(
-        printed("reset", "Items.get", CLIENT, "--json")
-    )
+    assert [
+        {"name": "reads", "key": store.keys[-1], "was_counted": True}
+    ] == json.loads(printed("reset", "Items.get", CLIENT, "--json"))
+
+
+def test_a_reset_of_nothing_says_so() -> None:
+    """Somebody else may be meant."""
+    said = printed("reset", "Items.get", CLIENT)
+
+    assert said.startswith("Nothing was counted for limit 'reads': ")
 
 
 def test_a_reset_needs_no_quota() -> None:
-    """A key is forgotten whatever it is held to."""
+    """A key is forgotten whatever it is held to, and if nothing was counted."""
     request("PATCH /v1/items")
-    printed("reset", "Items.patch", CLIENT)
+    assert printed("reset", "Items.patch", CLIENT).startswith("Reset limit 'plan'")
 
     assert {"plan": 5} == left("Items.patch", CLIENT, "--quota", "5/m")

@@ -20,9 +20,11 @@ from throttled_views._declaration import WEBSOCKET
 from throttled_views._early import called
 from throttled_views._fields import is_field_name
 from throttled_views._found import Found
+from throttled_views._principals import checked_principal
 from throttled_views._rules import NO_ANSWERS, Rule, is_late
 from throttled_views.cli._mistakes import CommandError
-from throttled_views.keys import ClientIP
+from throttled_views.cli._named import option_for, principal_of
+from throttled_views.errors import shown
 
 __all__ = ["Client", "checked_address", "fields", "pairs"]
 
@@ -55,10 +57,16 @@ class Client:
             CommandError: What is known of the client does not tell.
         """
         if self.principal is None:
-            return await self._asked(rule, self._request(found, self.address))
-        if isinstance(rule.key_func, ClientIP) and address_of(self.principal):
-            return await self._asked(rule, self._request(found, self.principal))
-        return self.principal
+            return await self._asked(rule, self._request(found))
+        principal = principal_of(rule.key_func, self.principal)
+        if principal is None:
+            msg = (
+                f"Limit {rule.name!r} names clients by {called(rule.key_func)}, for "
+                f"which {shown(self.principal)} is no client. "
+                f"{_advice(rule.key_func)}"
+            )
+            raise CommandError(msg)
+        return checked_principal(principal, rule.key_func)
 
     async def _asked(self, rule: Rule, scope: Scope) -> str | None:
         """Return what the key function of *rule* answers to *scope*."""
@@ -74,6 +82,12 @@ class Client:
         except CommandError:
             raise
         except Exception as error:
+            if option_for(rule.key_func) is not None:
+                msg = (
+                    f"Limit {rule.name!r} names clients by {function}. "
+                    f"{_advice(rule.key_func)}"
+                )
+                raise CommandError(msg) from error
             msg = (
                 f"Limit {rule.name!r} names clients by {function}, which fails with "
                 f"what is known of this one: {error!r}. Say more by --address, "
@@ -81,7 +95,7 @@ class Client:
             )
             raise CommandError(msg) from error
 
-    def _request(self, found: Found, address: str | None) -> Scope:
+    def _request(self, found: Found) -> Scope:
         """Return a request of this client to *found*."""
         [method, *_] = found.methods or ("GET",)
         return {
@@ -97,8 +111,13 @@ class Client:
                 (name.lower().encode("latin-1"), value.encode("latin-1"))
                 for name, value in self.headers.items()
             ],
-            "client": _UNSAID if address is None else (address, 0),
+            "client": _UNSAID if self.address is None else (self.address, 0),
         }
+
+
+def _advice(key_func: object) -> str:
+    option = option_for(key_func)
+    return f"Write {option}" if option else "Give what it returns as PRINCIPAL"
 
 
 class _Unsaid:

@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 __all__ = [
     "duration_text",
@@ -21,6 +22,7 @@ __all__ = [
     "print_json",
     "progress",
     "table_of",
+    "warn",
 ]
 
 _WIDE = 1_000  # columns, where nobody looks: a row is a line then, as `grep` wants it
@@ -39,6 +41,11 @@ def output() -> Console:
 def errors() -> Console:
     """Return the console that everything else goes to."""
     return Console(stderr=True, highlight=False)
+
+
+def warn(text: str) -> None:
+    """Tell a person, beside the results, in a line."""
+    errors().print(Text(text), soft_wrap=True)
 
 
 @contextmanager

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 
 from starlette.types import ASGIApp
 
 from throttled_views._early import called
-from throttled_views._principals import checked_principal
 from throttled_views._rules import Rule
 from throttled_views.cli._clients import Client
+from throttled_views.cli._console import warn
 from throttled_views.cli._handlers import Counted, counted_for
 from throttled_views.cli._mistakes import CommandError
 from throttled_views.cli._standings import Peek, Reset
+from throttled_views.errors import InvalidKeyError
 from throttled_views.quotas import Quota
 from throttled_views.results import Charge
 from throttled_views.stores.base import Store
@@ -24,6 +26,7 @@ from throttled_views.stores.memory import MemoryStore
 __all__ = ["Counts"]
 
 _PATIENCE_S = 5.0  # a person waits longer than a request
+_ANY = Quota.per_day(1)  # for what is forgotten, whatever it was held to
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class Counts:
             quota: What it is held to where a function chooses that.
         """
         peeks: list[Peek] = []
-        async for counted, principal in self._keys():
-            charge = _charge(counted.rule, principal, quota)
+        charge_of = partial(_charge, quota=quota)
+        for counted, charge in await self._charges(charge_of):
             async with self._store_of(counted) as store:
                 [result] = await store.peek([charge])
             peeks.append(Peek(counted.rule.name, charge.quota, charge.key, result))
@@ -64,27 +67,45 @@ class Counts:
     async def reset(self) -> list[Reset]:
         """Forget the client, and return what was forgotten."""
         resets: list[Reset] = []
-        async for counted, principal in self._keys():
-            key = counted.rule.key(principal)
+        for counted, charge in await self._charges(partial(_charge, quota=_ANY)):
             async with self._store_of(counted) as store:
-                await store.reset([key])
-            resets.append(Reset(counted.rule.name, key))
+                [known] = await store.peek([charge])
+                await store.reset([charge.key])
+            # Another quota than the one that counted tells nothing of what it finds.
+            is_told = charge.quota is not _ANY
+            was_counted = known.state.reset_after > 0 if is_told else None
+            resets.append(Reset(counted.rule.name, charge.key, was_counted))
         return resets
 
-    async def _keys(self) -> AsyncGenerator[tuple[Counted, str]]:
-        """Yield the limits that apply to the client, and whom they charge."""
-        applying = 0
+    async def _charges(
+        self, charge_of: Callable[[Rule, str], Charge]
+    ) -> list[tuple[Counted, Charge]]:
+        """
+        Return the limits that apply to the client, and what they charge.
+
+        Those of which it is not known are told, and left out.
+
+        Raises:
+            CommandError: It is known of none.
+        """
+        charges: list[tuple[Counted, Charge]] = []
+        unknown: list[str] = []
         for each in counted_for(self.app, self.handler, self.limit):
-            principal = await self.client.principal_for(each.rule, each.found)
-            if principal is not None:
-                applying += 1
-                yield each, checked_principal(principal, each.rule.key_func)
-        if not applying:
+            try:
+                principal = await self.client.principal_for(each.rule, each.found)
+                if principal is not None:
+                    charges.append((each, charge_of(each.rule, principal)))
+            except (CommandError, InvalidKeyError) as error:
+                unknown.append(str(error))
+        if not charges:
             msg = (
                 f"No limit of {self.handler!r} applies to such a client: the key "
                 "function returns None"
             )
-            raise CommandError(msg)
+            raise CommandError(". ".join(unknown) or msg)
+        for text in unknown:
+            warn(f"Left out: {text}")
+        return charges
 
     @asynccontextmanager
     async def _store_of(self, counted: Counted) -> AsyncGenerator[Store]:
@@ -112,7 +133,7 @@ def _redis_store(url: str) -> Store:
     return RedisStore(url, timeout=_PATIENCE_S)
 
 
-def _charge(rule: Rule, principal: str, quota: Quota | None) -> Charge:
+def _charge(rule: Rule, principal: str, *, quota: Quota | None) -> Charge:
     """Return what *principal* is charged; with *quota*, where a function chooses it."""
     limit = rule.limit
     if not isinstance(limit.quota, Quota):

@@ -26,10 +26,11 @@ class Peek(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """A key that was reset."""
+    """A key that was reset, and whether it was counted; None if that is not known."""
 
     name: str
     key: str
+    was_counted: bool | None
 
 
 def print_peeks(peeks: Sequence[Peek], *, as_json: bool) -> None:
@@ -85,5 +86,7 @@ def print_resets(resets: Sequence[Reset], *, as_json: bool) -> None:
     if as_json:
         print_json([each._asdict() for each in resets])
         return
-    for name, key in resets:
-        output().print(Text(f"Reset limit {name!r}: {key}"), soft_wrap=True)
+    for name, key, was_counted in resets:
+        is_new = was_counted is False
+        done = "Nothing was counted for limit" if is_new else "Reset limit"
+        output().print(Text(f"{done} {name!r}: {key}"), soft_wrap=True)

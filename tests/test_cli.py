@@ -1,5 +1,6 @@
 """The command line as such: how it starts, and how it finds an application."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,7 @@ MISTAKES = {
     "no attribute": (("tests.apps_cli",), "names no application. Write module:app"),
     "no module": (("nowhere.at_all:app",), "There is no module 'nowhere.at_all'"),
     "a relative module": (("..:app",), "names no application. Write module:app"),
+    "a module beside this one": ((".capp:app",), "names no application"),
     "no such module": (("tests.nothing:app",), "There is no module 'tests.nothing'"),
     "nothing of that name": ((f"{HERE}:ap",), f"'{HERE}' has nothing called 'ap'"),
     "a function that makes it": ((f"{HERE}:create_app",), "write --factory"),
@@ -142,15 +144,46 @@ def test_what_is_no_application_is_told(words: tuple[str, ...], told: str) -> No
     assert told in said
 
 
-def test_what_a_module_fails_to_import_is_its_own(tmp_path: Path) -> None:
-    """The traceback leads to its line."""
-    (tmp_path / "imports_nothing.py").write_text("import nothing_of_this_name")
+FAILURES = {
+    "fails to import": (
+        "import nothing_of_this_name",
+        "ModuleNotFoundError: No module named 'nothing_of_this_name', at ",
+    ),
+    "raises": ("\nraise KeyError('SETTING')", "KeyError: 'SETTING', at "),
+    "is no Python": ("def", "SyntaxError: "),
+    "exits, as if all were well": ("import sys\nsys.exit(0)", "it exits, with 0"),
+}
 
-    result = CliRunner().invoke(
-        app, ["routes", "imports_nothing:app", "--app-dir", str(tmp_path)]
+
+@pytest.mark.parametrize(("code", "told"), FAILURES.values(), ids=FAILURES)
+def test_what_an_application_fails_with_is_told(
+    code: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one message, which leads to the line, and with an exit code of 2."""
+    monkeypatch.delitem(sys.modules, "failing", raising=False)
+    (tmp_path / "failing.py").write_text(code)
+
+    code_of_exit, said = run(
+        "routes", "failing:app", "--strict", "--app-dir", str(tmp_path)
     )
 
-    assert isinstance(result.exception, ModuleNotFoundError)
+    assert 2 == code_of_exit
+    assert said.startswith("Error: 'failing:app' cannot be loaded: ")
+    assert told in said
+
+
+def test_what_an_application_prints_is_no_result(tmp_path: Path) -> None:
+    """JSON stays JSON, and people see it all the same."""
+    (tmp_path / "prints.py").write_text(
+        "print('hello')\nfrom tests.apps_cli import fine"
+    )
+
+    result = CliRunner().invoke(
+        app, ["routes", "prints:fine", "--json", "--app-dir", str(tmp_path)]
+    )
+
+    assert ["/"] == [each["path"] for each in json.loads(result.stdout)]
+    assert "hello\n" == result.stderr
 
 
 def test_a_mistake_in_a_declaration_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ cannot be carried out as it was written.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import typer
@@ -59,8 +61,8 @@ __all__ = ["app"]
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    # The traceback of an application's own mistake is shown as Python does, without
-    # the values of its variables, which may be secrets.
+    # A traceback is shown as Python does, without the values of variables, which may
+    # be secrets.
     pretty_exceptions_enable=False,
     help="See, reset and try out rate limits.",
 )
@@ -104,7 +106,9 @@ def peek(  # noqa: PLR0913 - each is an option
     client = _client(principal, address, header, path)
     held_to = None if quota is None else Quota.parse(quota)
     loaded = load(target, factory=factory, app_dir=app_dir)
-    peeks = asyncio.run(Counts(loaded, handler, client, limit, redis).peek(held_to))
+    counts = Counts(loaded, handler, client, limit, redis)
+    with redirect_stdout(sys.stderr):  # for key functions that print
+        peeks = asyncio.run(counts.peek(held_to))
     print_peeks(peeks, as_json=as_json)
 
 
@@ -127,7 +131,9 @@ def reset(  # noqa: PLR0913 - each is an option
     """Forget what a client spent with a handler: it is as good as new."""
     client = _client(principal, address, header, path)
     loaded = load(target, factory=factory, app_dir=app_dir)
-    resets = asyncio.run(Counts(loaded, handler, client, limit, redis).reset())
+    counts = Counts(loaded, handler, client, limit, redis)
+    with redirect_stdout(sys.stderr):
+        resets = asyncio.run(counts.reset())
     print_resets(resets, as_json=as_json)
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
 from starlette.types import ASGIApp
 
 from throttled_views.cli._mistakes import CommandError
+from throttled_views.errors import ThrottledViewsError
 
 __all__ = ["load"]
 
@@ -26,8 +30,37 @@ def load(target: str, *, factory: bool, app_dir: Path) -> ASGIApp:
         app_dir: Directory in which modules are looked for first.
 
     Raises:
-        CommandError: There is no such thing, or it is no application.
+        CommandError: There is no such thing, it is no application, or it fails.
+        ThrottledViewsError: It declares something that cannot be honoured.
     """
+    # What an application prints is no result of a command.
+    with redirect_stdout(sys.stderr), _telling_failures(target):
+        return _loaded(target, factory=factory, app_dir=app_dir)
+
+
+@contextmanager
+def _telling_failures(target: str) -> Generator[None]:
+    """Tell in one message what the application itself fails with."""
+    try:
+        yield
+    except (CommandError, ThrottledViewsError):
+        raise
+    except SystemExit as error:
+        msg = (
+            f"{target!r} cannot be loaded: it exits, with {error.code!r}. Write what "
+            "ends a program below `if __name__ == '__main__':`"
+        )
+        raise CommandError(msg) from error
+    except Exception as error:
+        place = extract_tb(error.__traceback__)[-1]
+        msg = (
+            f"{target!r} cannot be loaded: {type(error).__name__}: {error}, at "
+            f"{place.filename}:{place.lineno}. Import it with Python to see all of it"
+        )
+        raise CommandError(msg) from error
+
+
+def _loaded(target: str, *, factory: bool, app_dir: Path) -> ASGIApp:
     module, _, attributes = target.partition(":")
     # What begins with a dot is relative, and here is nothing that it could be to.
     if not module or not attributes or module.startswith("."):

@@ -5,7 +5,9 @@ A view declares its limits; a router that includes it enforces them. See
 `ThrottledView`, and `Limiter.limit` for plain functions.
 """
 
-from throttled_views.auditing import AuditedLimit, AuditedRoute, audit
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from throttled_views.context import RateLimitContext
 from throttled_views.errors import (
     ConfigurationError,
@@ -57,7 +59,6 @@ from throttled_views.limits import (
     Throttle,
 )
 from throttled_views.middleware import RateLimitMiddleware
-from throttled_views.openapi import document_limits
 from throttled_views.outcome import (
     CurrentRateLimit,
     RateLimitExceededError,
@@ -83,6 +84,10 @@ from throttled_views.stores.base import Clock, Store
 from throttled_views.stores.memory import MemoryStore
 from throttled_views.throttled import Throttled
 from throttled_views.views import ThrottledView, ThrottledViewMeta
+
+if TYPE_CHECKING:
+    from throttled_views.auditing import AuditedLimit, AuditedRoute, audit
+    from throttled_views.openapi import document_limits
 
 __all__ = [
     "EXEMPT",
@@ -155,3 +160,24 @@ __all__ = [
     "rate_limit_exceeded_handler",
     "route",
 ]
+
+# Of no use to an application that serves; imported when somebody asks for it.
+_ASKED_FOR = {
+    "AuditedLimit": "auditing",
+    "AuditedRoute": "auditing",
+    "audit": "auditing",
+    "document_limits": "openapi",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is seldom asked for."""
+    if name not in _ASKED_FOR:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(f"{__name__}.{_ASKED_FOR[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """List what is public, also what was not imported yet."""
+    return sorted({*globals(), *__all__})

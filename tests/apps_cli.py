@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Header, Request, WebSocket
+from fastapi.staticfiles import StaticFiles
 
 from tests.asgi import Relay
 from throttled_views import (
@@ -179,6 +180,11 @@ fine.include_router(_fine)
 forgetful = FastAPI(openapi_url=None)
 """An application that limits nothing."""
 forgetful.add_api_route("/", search)
+
+more_forgetful = FastAPI(openapi_url=None)
+"""An application that cannot be looked into everywhere."""
+more_forgetful.add_api_route("/", search)
+more_forgetful.mount("/static", StaticFiles(directory="."))
 
 
 async def misplaced() -> str:

@@ -104,19 +104,32 @@ def test_programs_get_json() -> None:
 
 
 STRICT = {
-    "all is limited": ("fine", 0),
-    "a route is unlimited": ("forgetful", 1),
-    "a limit is misplaced": ("misplacing", 1),
+    "all is limited": ("fine", 0, ""),
+    "a route is unlimited": ("forgetful", 1, "1 route is unlimited: GET /\n"),
+    "routes are unlimited": (
+        "more_forgetful",
+        1,
+        "2 routes are unlimited: GET /, any /static\n",
+    ),
+    "a limit is misplaced": (
+        "misplacing",
+        1,
+        (
+            "1 route is unlimited: GET /misplaced; "
+            "1 route has a problem: GET /misplaced\n"
+        ),
+    ),
 }
 
 
-@pytest.mark.parametrize(("name", "code"), STRICT.values(), ids=STRICT)
-def test_strict_fails_where_something_is_wrong(name: str, code: int) -> None:
-    """The routes are printed all the same."""
+@pytest.mark.parametrize(("name", "code", "told"), STRICT.values(), ids=STRICT)
+def test_strict_fails_where_something_is_wrong(name: str, code: int, told: str) -> None:
+    """The routes are printed all the same, and a last line says what it is."""
     result = CliRunner().invoke(app, ["routes", f"{HERE}:{name}", "--strict"])
 
     assert code == result.exit_code
-    assert "Methods" in result.output
+    assert "Methods" in result.stdout
+    assert told == result.stderr
 
 
 def test_without_strict_nothing_fails() -> None:

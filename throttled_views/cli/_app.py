@@ -19,7 +19,7 @@ from rich.progress import Progress
 from throttled_views.auditing import audit
 from throttled_views.cli._clients import Client, checked_address, fields, pairs
 from throttled_views.cli._compared import Compared
-from throttled_views.cli._console import progress
+from throttled_views.cli._console import progress, warn
 from throttled_views.cli._counts import Counts
 from throttled_views.cli._loading import load
 from throttled_views.cli._logs import read
@@ -51,7 +51,7 @@ from throttled_views.cli._options import (
 )
 from throttled_views.cli._patterns import Pattern, duration_us
 from throttled_views.cli._plot import check_plot, plot
-from throttled_views.cli._routes import is_fine, print_routes
+from throttled_views.cli._routes import faults_of, print_routes
 from throttled_views.cli._standings import print_peeks, print_resets
 from throttled_views.quotas import Quota
 from throttled_views.simulation import Arrival
@@ -81,7 +81,8 @@ def routes(
     """Show what each route is limited to, and which are not limited."""
     found = audit(load(target, factory=factory, app_dir=app_dir))
     print_routes(found, as_json=as_json)
-    if strict and not all(map(is_fine, found)):
+    if strict and (faults := faults_of(found)):
+        warn(faults)
         raise typer.Exit(1)
 
 

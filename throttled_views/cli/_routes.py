@@ -11,12 +11,32 @@ from throttled_views.auditing import AuditedLimit, AuditedRoute
 from throttled_views.cli._console import output, print_json, table_of
 from throttled_views.quotas import Algorithm
 
-__all__ = ["is_fine", "print_routes"]
+__all__ = ["faults_of", "print_routes"]
 
 
-def is_fine(route: AuditedRoute) -> bool:
-    """Tell whether *route* is limited, or meant not to be, and nothing is wrong."""
-    return not route.is_unlimited and route.problem is None
+def faults_of(routes: Sequence[AuditedRoute]) -> str:
+    """Return which *routes* are unlimited or have a problem; nothing if all is well."""
+    unlimited = [each for each in routes if each.is_unlimited]
+    faulty = [each for each in routes if each.problem is not None]
+    told = (
+        _told(unlimited, "route is unlimited", "routes are unlimited"),
+        _told(faulty, "route has a problem", "routes have a problem"),
+    )
+    return "; ".join(filter(None, told))
+
+
+def _told(routes: Sequence[AuditedRoute], one: str, many: str) -> str:
+    names = ", ".join(f"{_methods(each)} {_path(each)}" for each in routes)
+    what = one if len(routes) == 1 else many
+    return f"{len(routes)} {what}: {names}" if routes else ""
+
+
+def _methods(route: AuditedRoute) -> str:
+    return "+".join(route.methods) or "any"
+
+
+def _path(route: AuditedRoute) -> str:
+    return route.path or "/"
 
 
 def print_routes(routes: Sequence[AuditedRoute], *, as_json: bool) -> None:
@@ -30,10 +50,8 @@ def print_routes(routes: Sequence[AuditedRoute], *, as_json: bool) -> None:
     for each in routes:
         # A row for each limit, so that all of it stays in a line in any width.
         first, *further = _limits(each)
-        methods = "+".join(each.methods) or "any"
-        table.add_row(
-            methods, Text(each.path or "/"), Text(each.name), *first, _notes(each)
-        )
+        route = _methods(each), Text(_path(each)), Text(each.name)
+        table.add_row(*route, *first, _notes(each))
         for limit in further:
             table.add_row("", "", "", *limit)
     output().print(table)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
@@ -16,14 +17,17 @@ from starlette.requests import Request as StarletteRequest
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tests.asgi import answers, app_of, statuses
+from tests.asgi import Relay, answers, app_of, statuses
 from throttled_views import (
     Algorithm,
+    Charge,
     ConfigurationError,
     Limit,
     Limiter,
     RateLimitMiddleware,
+    RateLimitResult,
     RegistrationError,
+    StoreUnavailableError,
     ThrottledRouter,
     ThrottledView,
     ViewDefinitionError,
@@ -304,6 +308,53 @@ async def test_a_response_that_is_sent_later_is_what_settles() -> None:
     app.include_router(router)
 
     assert [200, 200, 429] == await statuses(app, *["GET /"] * 3)
+
+
+class Slow(Relay):
+    """A store that answers when it is let."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        super().__init__()
+        self.asked, self.let = asyncio.Event(), asyncio.Event()
+        self._fails = fails
+
+    async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
+        """Charge, and answer later."""
+        results = await super().acquire(charges)
+        self.asked.set()
+        await self.let.wait()
+        if self._fails:
+            msg = "no answer"
+            raise StoreUnavailableError(msg)
+        return results
+
+
+@pytest.mark.parametrize(("fails", "left"), [(False, 5), (True, 4)])
+async def test_who_hangs_up_while_the_store_is_asked_is_settled(
+    *, fails: bool, left: int
+) -> None:
+    """The charge may be on its way; it comes back when it is known, if it should."""
+    store = Slow(fails=fails)
+    router = ThrottledRouter(Limiter(store=store))
+    back = Limit("5/h", refund_when=lambda status: status == 499, name="a")
+
+    @router.get("/")
+    @Limiter(store=store).limit(back)
+    async def get() -> int:
+        return 1
+
+    request = asyncio.create_task(answers(app_of(router), "GET /"))
+    await store.asked.wait()
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    store.let.set()
+    for _ in range(10):  # turns of the loop, for all that is left to do
+        await asyncio.sleep(0)
+
+    [[charge]] = store.calls
+    [state] = await store.peek([charge])
+    assert left == state.state.remaining
 
 
 async def test_an_observed_limit_leaves_the_others_where_they_are() -> None:

@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 from throttled_views._answers import Answer
 from throttled_views._rules import Rule
+from throttled_views._settlement import hold, settle_soon
 from throttled_views.context import Outcome
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.headers import Told
@@ -28,6 +30,26 @@ async def acquired(
     """Charge all of *charged*, or none; tell whether the request is refused."""
     if not charged:
         return False
+    deciding = _decided(machinery, charged, outcome)
+    if not any(charge.refundable for _, charge in charged):
+        return await deciding
+    # To the end: what is charged to a client that hangs up meanwhile is settled.
+    task = hold(deciding)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(partial(_settle_late, outcome))
+        raise
+
+
+def _settle_late(outcome: Outcome, task: asyncio.Task[bool]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        settle_soon(outcome)
+
+
+async def _decided(
+    machinery: Machinery, charged: Sequence[tuple[Rule, Charge]], outcome: Outcome
+) -> bool:
     for _, charge in charged:
         outcome.note(machinery.store, charge.key, charge.cost)
     began, phase, tell = perf_counter(), outcome.phase, machinery.audience.checked

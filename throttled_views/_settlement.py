@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Sequence
 from inspect import iscoroutine
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from throttled_views._answers import Answer, give_back
 from throttled_views.context import Outcome
@@ -20,12 +20,13 @@ from throttled_views.errors import shown
 __all__ = ["ERROR", "hold", "settle", "settle_soon", "settled"]
 
 _logger = logging.getLogger("throttled_views")
+_T = TypeVar("_T")
 
 ERROR: Final = 500  # RFC 9110, section 15.6.1: what a server answers then
 _HUNG_UP: Final = 499  # of nginx: the client closed the request
 
 # Held until they are done; an event loop does not hold its tasks.
-_tasks: set[asyncio.Task[None]] = set()
+_tasks: set[asyncio.Task[Any]] = set()
 
 
 async def settled(serving: Awaitable[None], outcome: Outcome) -> None:
@@ -56,7 +57,7 @@ def settle_soon(outcome: Outcome) -> None:
         _ = hold(settle(outcome, _HUNG_UP))
 
 
-def hold(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+def hold(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
     """Do *work* in a task, and hold that until it is done."""
     task = asyncio.ensure_future(work)
     _tasks.add(task)

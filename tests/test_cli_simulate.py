@@ -1,5 +1,6 @@
 """``throttled-views simulate``: what quotas would do, before they do it."""
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from throttled_views import Algorithm
 from throttled_views.cli import _patterns
 from throttled_views.cli._app import app
-from throttled_views.cli._console import duration_text, moment_text
+from throttled_views.cli._console import duration_text, moment_text, output
 
 BURSTS = ("10/s", "--burst", "25", "--every", "3s", "--for", "6s")
 PNG = b"\x89PNG\r\n"
@@ -108,6 +109,26 @@ def test_somebody_who_looks_sees_how_far_it_is(
 
     assert "token_bucket" in result.stderr
     assert 50 == json.loads(result.stdout)["arrivals"]
+
+
+def test_any_encoding_will_do() -> None:
+    """What it has no letters for is written otherwise."""
+    result = CliRunner(charset="ascii").invoke(app, ["simulate", *BURSTS])
+
+    assert 0 == result.exit_code, result.exception
+    assert r"10/s \xb7 50 arrivals" in result.stdout
+
+
+def test_results_may_go_to_what_has_no_encoding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To a text, say."""
+    text = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", text)
+
+    output().print("10/s · 50 arrivals")
+
+    assert "10/s · 50 arrivals\n" == text.getvalue()
 
 
 # --- patterns -------------------------------------------------------------------------
@@ -250,6 +271,37 @@ def test_a_log_without_times_is_told(text: str) -> None:
     assert "Error: No line tells a time" in mistake("1/h", "-", standard_input=text)
 
 
+NO_TIMES = {
+    "milliseconds": "1700000000000",
+    "nanoseconds": "1700000000000000000 alice",
+    "many digits": "9" * 400,
+    "more digits than Python reads": "9" * 5_000,
+    "the end of time": "9999-12-31T23:59:59.999999-23:00",
+    "no bytes of UTF-8": b"\xff",
+}
+
+
+@pytest.mark.parametrize("line", NO_TIMES.values(), ids=NO_TIMES)
+def test_a_line_that_tells_no_time_is_counted(line: str | bytes) -> None:
+    """It ends nothing, and is no guess at what it may mean."""
+    raw = line if isinstance(line, bytes) else line.encode()
+    words = "simulate", "1/h", "-", "--json"
+    alone = CliRunner().invoke(app, words, input=raw + b"\n")
+    among = CliRunner().invoke(app, words, input=raw + b"\n971211336\n")
+
+    assert 2 == alone.exit_code
+    assert alone.output.startswith("Error: No line tells a time")
+    assert 1 == json.loads(among.stdout)["arrivals"]
+    assert "1 of 2 lines tell no time: left out\n" == among.stderr
+
+
+def test_a_log_may_be_of_all_times() -> None:
+    """From the first second to the last."""
+    said = told("1/h", "-", standard_input="0\n9999-12-31\n")
+
+    assert 2 == said["arrivals"]
+
+
 # --- pictures -------------------------------------------------------------------------
 
 
@@ -278,6 +330,26 @@ def test_a_picture_needs_a_directory(tmp_path: Path) -> None:
 
     assert "Error: There is no directory" in said
     assert said.endswith("write --plot quota.svg")
+
+
+def test_a_picture_needs_a_file_that_can_be_written(tmp_path: Path) -> None:
+    """It is tried beforehand."""
+    (tmp_path / "quota.svg").mkdir()
+
+    said = mistake(*BURSTS, "--plot", str(tmp_path / "quota.svg"))
+
+    assert "quota.svg' cannot be written: Is a directory" in said
+
+
+def test_a_picture_is_not_lost_before_there_is_another(tmp_path: Path) -> None:
+    """A command that fails leaves files as they were."""
+    old, new = tmp_path / "old.svg", tmp_path / "new.svg"
+    old.write_text("old")
+    for path in (old, new):
+        mistake("often", "--burst", "1", "--plot", str(path))
+
+    assert "old" == old.read_text()
+    assert not new.exists()
 
 
 def test_a_picture_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,9 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def output() -> Console:
-    """Return the console that results go to."""
+    """Return the console that results go to, whatever its encoding has letters for."""
+    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        reconfigure(errors="backslashreplace")
     width = None if sys.stdout.isatty() else _WIDE
     return Console(width=width, highlight=False)
 

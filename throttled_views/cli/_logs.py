@@ -27,13 +27,14 @@ __all__ = ["read"]
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _US_PER_S = 1_000_000
+_END_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 # https://httpd.apache.org/docs/2.4/logs.html#common
 _COMMON = re.compile(
     r"(?P<host>\S+) .*?\[(?P<time>\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\]"
 )
 _PLAIN = re.compile(
-    r"\s*(?:(?P<seconds>\d+(?:\.\d*)?)|(?P<date>\d{4}-\d\d-\d\d(?:[T ]\d\d:\S+)?))"
+    r"\s*(?:(?P<seconds>\d{1,12}(?:\.\d*)?)|(?P<date>\d{4}-\d\d-\d\d(?:[T ]\d\d:\S+)?))"
     r"(?:\s+(?P<key>\S+))?\s*"
 )
 
@@ -46,7 +47,9 @@ def read(path: Path, bar: Progress) -> list[Arrival]:
         CommandError: No line does, or there is no such file.
     """
     if str(path) == "-":
-        return _read(bar.track(sys.stdin, description="reading"))
+        # Not as the locale says: no line is to end the others.
+        texts = (line.decode("utf-8", "replace") for line in sys.stdin.buffer)
+        return _read(bar.track(texts, description="reading"))
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             return _read(bar.track(lines, description="reading"))
@@ -61,8 +64,8 @@ def _read(lines: Iterable[str]) -> list[Arrival]:
     unread = len(found) - len(arrivals)
     if not arrivals:
         msg = (
-            "No line tells a time. Give one a line, in seconds since 1970 or as ISO "
-            "8601, or a log in the common or combined format"
+            "No line tells a time. Give one a line, in seconds since 1970, not parts "
+            "of them, or as ISO 8601, or a log in the common or combined format"
         )
         raise CommandError(msg)
     if unread:
@@ -79,7 +82,8 @@ def _arrival_of(line: str) -> Arrival | None:
         arrival = _common(line) if "[" in line else _plain(line)
     except ValueError:  # of the 30th of February, say
         return None
-    return arrival if arrival and arrival.at_us >= 0 else None
+    # Later than any date are milliseconds, which say nothing of what they are.
+    return arrival if arrival and 0 <= arrival.at_us <= _END_US else None
 
 
 def _common(line: str) -> Arrival | None:

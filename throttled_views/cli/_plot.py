@@ -42,11 +42,25 @@ def check_plot(path: Path) -> None:
     if not path.parent.is_dir():
         msg = f"There is no directory {str(path.parent)!r}. Make it, or write --plot "
         raise CommandError(msg + path.name)
+    _check_writable(path)
     try:
         import_module("matplotlib")
     except ModuleNotFoundError:
         msg = "--plot needs Matplotlib. Write: pip install 'throttled_views[plot]'"
         raise CommandError(msg) from None
+
+
+def _check_writable(path: Path) -> None:
+    """Open the file at *path*, and leave it as it was."""
+    is_new = not path.exists()
+    try:
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        msg = f"{str(path)!r} cannot be written: {error.strerror}"
+        raise CommandError(msg) from None
+    if is_new:
+        path.unlink()
 
 
 def plot(compared: Compared, path: Path) -> None:

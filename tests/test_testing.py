@@ -166,12 +166,11 @@ class Crowded(MemoryStore):
     """It gives everybody the same turn."""
 
     async def acquire(self, charges: Sequence[Charge], /) -> Results:
-        """Give the turn back as soon as it is given."""
-        results = await MemoryStore.acquire(self, charges)
-        for each in results:
-            if each.delay:
-                await self.refund(each.receipts)
-        return results
+        """Tell who would have to wait for how long, and note nothing of it."""
+        looks = await self.peek(charges)
+        if any(each.delay for each in looks):
+            return looks
+        return await MemoryStore.acquire(self, charges)
 
 
 class Stubborn(MemoryStore):
@@ -345,6 +344,7 @@ def test_a_broken_store_is_found(kind: type[MemoryStore]) -> None:
         (Starting, "test_a_changed_quota_is_charged_to_the_same_count"),
         (Apart, "test_a_changed_quota_keeps_the_count"),
         (Dropping, "test_a_reset_is_as_far_as_it_is_told"),
+        (Crowded, "test_a_request_may_wait_for_its_turn"),
     ],
 )
 def test_the_broken_promise_is_named(kind: type[MemoryStore], promise: str) -> None:

@@ -587,22 +587,24 @@ def test_a_route_is_not_added_to_a_finished_view() -> None:
         Taken.extra = extra
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda limiter, add: add("/", limiter.limit(user)),
-        lambda limiter, add: add(
-            "/", user, dependencies=[Depends(limiter.limit("5/h"))]
-        ),
-    ],
-    ids=["without parentheses", "as a dependency"],
-)
+def without_parentheses(limiter: Limiter, app: FastAPI) -> None:
+    """Give a decorator the function that it is to decorate, for a quota."""
+    unchecked: Any = limiter.limit
+    app.add_api_route("/", unchecked(user))
+
+
+def as_a_dependency(limiter: Limiter, app: FastAPI) -> None:
+    """Depend on a decorator."""
+    app.add_api_route("/", user, dependencies=[Depends(limiter.limit("5/h"))])
+
+
+@pytest.mark.parametrize("write", [without_parentheses, as_a_dependency])
 def test_a_decorator_is_neither_an_endpoint_nor_a_dependency(
-    write: Callable[[Limiter, Callable[..., None]], None],
+    write: Callable[[Limiter, FastAPI], None],
 ) -> None:
     """FastAPI would answer each request 422, for want of a handler."""
     with pytest.raises(FastAPIError, match="LimitIsADecorator"):
-        write(Limiter(), FastAPI().add_api_route)
+        write(Limiter(), FastAPI())
 
 
 class Collection(ThrottledView, Generic[ItemT]):

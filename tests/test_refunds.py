@@ -717,6 +717,16 @@ class AskedLater:
         return status < 400
 
 
+def of_nothing() -> bool:
+    """Take nothing."""
+    return True
+
+
+def of_two(status: int, method: str) -> bool:
+    """Take more than there is."""
+    return (status, method) == (200, "GET")
+
+
 def test_a_function_that_does_not_tell_what_it_takes_is_taken() -> None:
     """Some of C do not."""
     limit = Limit("5/h", refund_when={200: True}.get)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
@@ -730,13 +740,13 @@ def test_a_function_that_does_not_tell_what_it_takes_is_taken() -> None:
         (later, "is async, and nobody would await it"),
         (400, "is no function"),
         (int, "is no function"),
-        (lambda: True, "does not take the status alone"),
-        (lambda request, response: True, "does not take the status alone"),
+        (of_nothing, "does not take the status alone"),
+        (of_two, "does not take the status alone"),
         (AskedLater(), "is async, and nobody would await it"),
     ],
     ids=["async", "a number", "a class", "of nothing", "of two", "async object"],
 )
-def test_what_cannot_answer_is_refused(when: RefundWhen, said: str) -> None:
+def test_what_cannot_answer_is_refused(when: Any, said: str) -> None:
     """At once, with what to write."""
     with pytest.raises(ConfigurationError, match=said):
         Limit("5/h", refund_when=when)

@@ -15,7 +15,7 @@ from throttled_views._settlement import hold, settle_soon
 from throttled_views.context import Outcome
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.headers import Told
-from throttled_views.hooks import CheckOutcome
+from throttled_views.hooks import CheckedLimit, CheckOutcome, CheckPhase
 from throttled_views.outcome import Machinery, RateLimitUnavailableError
 from throttled_views.results import Charge, RateLimitResult, decision_of
 
@@ -78,7 +78,8 @@ async def charge_in_shadow(
 ) -> None:
     """Charge what is only observed, and tell what it would have done."""
     began, tell = perf_counter(), machinery.audience.checked
-    told, of = (rule.label, outcome.phase), (charge, began)
+    told: tuple[CheckedLimit, CheckPhase] = rule.label, outcome.phase
+    of = charge, began
     try:
         [result] = await machinery.failover.acquire([charge])
     except StoreUnavailableError:

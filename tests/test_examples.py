@@ -74,7 +74,7 @@ def test_the_index_lists_all_examples() -> None:
     listed = re.findall(r"^\| \[(\S+)\]\(\1\) \|", index, re.MULTILINE)
 
     files = [f"{name}.py" for name in MODULES]
-    directories = [f"{name.partition('.')[0]}/" for name in PACKAGES]
+    directories = [f"{each.parent.name}/" for each in EXAMPLES.glob("*/__init__.py")]
 
     assert sorted([*files, *directories]) == sorted(listed)
 

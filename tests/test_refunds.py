@@ -746,7 +746,7 @@ def test_a_function_that_does_not_tell_what_it_takes_is_taken() -> None:
     ],
     ids=["async", "a number", "a class", "of nothing", "of two", "async object"],
 )
-def test_what_cannot_answer_is_refused(when: Any, said: str) -> None:
+def test_what_cannot_answer_is_refused(when: Callable[..., Any], said: str) -> None:
     """At once, with what to write."""
     with pytest.raises(ConfigurationError, match=said):
         Limit("5/h", refund_when=when)

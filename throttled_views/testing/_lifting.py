@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from threading import Lock
 from types import TracebackType
 
 from throttled_views.limiter import Limiter, checked_limiter
@@ -19,6 +20,7 @@ class _Lifted:
 
 
 _lifted: dict[int, _Lifted] = {}  # by the `id` of a limiter that whoever lifts holds
+_lock = Lock()  # tests may run in several threads
 
 
 class _NoLimits(AbstractContextManager[None]):
@@ -33,9 +35,10 @@ class _NoLimits(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         limiter = self._limiter
-        lifted = _lifted.setdefault(id(limiter), _Lifted(enabled=limiter.enabled))
-        lifted.times += 1
-        limiter.enabled = False
+        with _lock:
+            lifted = _lifted.setdefault(id(limiter), _Lifted(enabled=limiter.enabled))
+            lifted.times += 1
+            limiter.enabled = False
 
     def __exit__(
         self,
@@ -43,10 +46,11 @@ class _NoLimits(AbstractContextManager[None]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        lifted = _lifted[id(self._limiter)]
-        lifted.times -= 1
-        if not lifted.times:
-            self._limiter.enabled = _lifted.pop(id(self._limiter)).enabled
+        with _lock:
+            lifted = _lifted[id(self._limiter)]
+            lifted.times -= 1
+            if not lifted.times:
+                self._limiter.enabled = _lifted.pop(id(self._limiter)).enabled
 
 
 def no_limits(limiter: Limiter | None = None) -> AbstractContextManager[None]:

@@ -271,7 +271,7 @@ class StoreContract:
         assert (await _one(store, replace(patient, cost=0))).delay == 24.0
 
     async def test_a_turn_is_not_given_back(self, store: Store) -> None:
-        """Who waits behind was told another; where another limit refuses, none is taken."""
+        """Who is behind was told another; where a limit refuses, none is taken."""
         patient = Charge("alice", _FIVE, cost=5, max_delay=30.0)
         await _one(store, patient)
         one = replace(patient, cost=1)

@@ -314,7 +314,49 @@ def test_a_dynamic_quota_has_to_be_said() -> None:
     assert {"plan": 3} == left("Items.patch", CLIENT, "--quota", "5/m")
 
 
+COSTS = {
+    "what it has left": (("--cost", "3"), 0.0, False),
+    "more": (("--cost", "4"), 12.0, True),
+    "nothing": (("--cost", "0"), 0.0, False),
+    "more than there ever is": (("--cost", "6"), None, True),
+}
+
+
+@pytest.mark.parametrize(("words", "after", "limited"), COSTS.values(), ids=COSTS)
+def test_a_request_may_be_of_any_cost(
+    words: tuple[str, ...], after: float | None, *, limited: bool
+) -> None:
+    """Where a function tells it for each request."""
+    request("PATCH /v1/items")
+    found = peeked("Items.patch", CLIENT, "--quota", "5/m", *words)["plan"]
+
+    assert (3, after, limited) == (
+        found["remaining"],
+        found["retry_after"],
+        found["limited"],
+    )
+
+
+def test_a_cost_that_a_limit_has_is_no_question() -> None:
+    """It would not be what a request costs."""
+    said = mistake("peek", *APP, "Items.get", CLIENT, "--cost", "3")
+
+    assert "costs what its limits say, and not 3. Leave --cost out" in said
+
+
 WRONG = {
+    "a path": (
+        ("GET /v1/items/of/acme",),
+        (
+            "'GET /v1/items/of/acme' is one of many paths, which count together. Write "
+            "the template, 'GET /v1/items/of/{tenant}'"
+        ),
+    ),
+    "a path without a method": (
+        ("/v1/items/of/acme",),
+        "Write the template, '/v1/items/of/{tenant}'",
+    ),
+    "a path of another method": (("PUT /v1/items/of/acme",), "No route is called"),
     "no handler": (("Items.gte", CLIENT), "No route is called 'Items.gte'"),
     "two handlers": (
         ("get", CLIENT),

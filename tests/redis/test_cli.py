@@ -83,3 +83,15 @@ def test_a_server_that_is_away_is_told() -> None:
 
     assert 2 == result.exit_code
     assert result.output.startswith("Error: ")
+
+
+def test_a_node_of_a_cluster_is_told(cluster_urls: list[str]) -> None:
+    """It sends others on, which a client of one server does not follow."""
+    said = [
+        CliRunner().invoke(app, ["peek", *IN_MEMORY, "--redis", url])
+        for url in cluster_urls
+    ]
+
+    # One of them has the key, and answers.
+    assert [0, 2, 2] == sorted(each.exit_code for each in said)
+    assert 2 == sum("is a node of a cluster" in each.output for each in said)

@@ -30,6 +30,7 @@ from throttled_views.cli._options import (
     AsJson,
     Burst,
     Cost,
+    Costing,
     Duration,
     Every,
     Factory,
@@ -98,6 +99,7 @@ def peek(  # noqa: PLR0913 - each is an option
     header: Headers = None,
     path: PathParameters = None,
     quota: HeldTo = None,
+    cost: Costing = None,
     redis: Redis = None,
     as_json: AsJson = False,
     factory: Factory = False,
@@ -109,7 +111,7 @@ def peek(  # noqa: PLR0913 - each is an option
     loaded = load(target, factory=factory, app_dir=app_dir)
     counts = Counts(loaded, handler, client, limit, redis)
     with redirect_stdout(sys.stderr):  # for key functions that print
-        peeks = asyncio.run(counts.peek(held_to))
+        peeks = asyncio.run(counts.peek(held_to, cost))
     print_peeks(peeks, as_json=as_json)
 
 

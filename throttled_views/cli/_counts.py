@@ -17,7 +17,7 @@ from throttled_views.cli._console import warn
 from throttled_views.cli._handlers import Counted, counted_for
 from throttled_views.cli._mistakes import CommandError
 from throttled_views.cli._standings import Peek, Reset
-from throttled_views.errors import InvalidKeyError
+from throttled_views.errors import InvalidKeyError, StoreUnavailableError
 from throttled_views.quotas import Quota
 from throttled_views.results import Charge
 from throttled_views.stores.base import Store
@@ -49,16 +49,27 @@ class Counts:
     limit: str | None = None
     redis: str | None = None
 
-    async def peek(self, quota: Quota | None) -> list[Peek]:
+    async def peek(self, quota: Quota | None, cost: int | None) -> list[Peek]:
         """
         Return where the client stands; nothing is charged.
 
         Args:
             quota: What it is held to where a function chooses that.
+            cost: What its next request costs where a function tells that.
+
+        Raises:
+            CommandError: It is not known who is charged, or where, or how much.
+            StoreUnavailableError: The server could not be asked.
         """
         peeks: list[Peek] = []
-        charge_of = partial(_charge, quota=quota)
-        for counted, charge in await self._charges(charge_of):
+        charges = await self._charges(partial(_charge, quota=quota, cost=cost))
+        if cost is not None and all(map(_is_of_one_cost, charges)):
+            msg = (
+                f"A request to {self.handler!r} costs what its limits say, and not "
+                f"{cost}. Leave --cost out"
+            )
+            raise CommandError(msg)
+        for counted, charge in charges:
             async with self._store_of(counted) as store:
                 [result] = await store.peek([charge])
             peeks.append(Peek(counted.rule.name, charge.quota, charge.key, result))
@@ -67,7 +78,9 @@ class Counts:
     async def reset(self) -> list[Reset]:
         """Forget the client, and return what was forgotten."""
         resets: list[Reset] = []
-        for counted, charge in await self._charges(partial(_charge, quota=_ANY)):
+        for counted, charge in await self._charges(
+            partial(_charge, quota=_ANY, cost=None)
+        ):
             async with self._store_of(counted) as store:
                 [known] = await store.peek([charge])
                 await store.reset([charge.key])
@@ -121,6 +134,15 @@ class Counts:
             raise CommandError(msg)
         try:
             yield store
+        except StoreUnavailableError as error:
+            if "MOVED" not in str(error):
+                raise
+            msg = (
+                "The server is a node of a cluster, which only its own client finds: "
+                f"{error}. Leave --redis out, and name an application whose limiter "
+                "has RedisStore(cluster), a function that returns a RedisCluster"
+            )
+            raise CommandError(msg) from error
         finally:
             await store.aclose()
 
@@ -133,8 +155,14 @@ def _redis_store(url: str) -> Store:
     return RedisStore(url, timeout=_PATIENCE_S)
 
 
-def _charge(rule: Rule, principal: str, *, quota: Quota | None) -> Charge:
-    """Return what *principal* is charged; with *quota*, where a function chooses it."""
+def _is_of_one_cost(charged: tuple[Counted, Charge]) -> bool:
+    return isinstance(charged[0].rule.limit.cost, int)
+
+
+def _charge(
+    rule: Rule, principal: str, *, quota: Quota | None, cost: int | None
+) -> Charge:
+    """Return what *principal* is charged; with *quota* and *cost*, of functions."""
     limit = rule.limit
     if not isinstance(limit.quota, Quota):
         if quota is None:
@@ -148,4 +176,8 @@ def _charge(rule: Rule, principal: str, *, quota: Quota | None) -> Charge:
         limit = replace(limit, cost=1)  # which no request here tells
     static = copy(rule)
     static.limit = limit
-    return static.charge_to(rule.key(principal))
+    charge = static.charge_to(rule.key(principal))
+    if cost is None or isinstance(rule.limit.cost, int):
+        return charge
+    # Not of the limit: a request may cost nothing, or more than there ever is.
+    return replace(charge, cost=cost)

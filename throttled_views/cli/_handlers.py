@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,9 @@ from throttled_views.stores.base import Store
 __all__ = ["Counted", "counted_for"]
 
 _APP = "APP"  # what stands for the handler where a middleware limits the application
+
+
+_PARAMETER = re.compile(r"\{[^{}]*\}")
 
 
 class Counted(NamedTuple):
@@ -63,6 +67,15 @@ def _found(app: ASGIApp, handler: str) -> Sequence[Found]:
     named = [each for each in found if _is_called(each, handler)]
     names = sorted({each.declaration.name for each in named})
     if not names:
+        templates = [each for each in found if _is_of_template(each, handler)]
+        if templates:
+            method, _, _ = handler.rpartition(" ")
+            [first, *_] = templates
+            msg = (
+                f"{handler!r} is one of many paths, which count together. Write the "
+                f"template, {f'{method} {first.path}'.strip()!r}"
+            )
+            raise CommandError(msg)
         msg = (
             f"No route is called {handler!r}. Write Class.handler, function, "
             "'GET /path', or APP for what limits the application as a whole; "
@@ -78,6 +91,14 @@ def _found(app: ASGIApp, handler: str) -> Sequence[Found]:
 def _is_called(found: Found, handler: str) -> bool:
     names = found.name, found.path, *(f"{each} {found.path}" for each in found.methods)
     return handler in names or f".{found.declaration.name}".endswith(f".{handler}")
+
+
+def _is_of_template(found: Found, handler: str) -> bool:
+    """Tell whether *handler* is a path, with or without a method, that *found* has."""
+    method, _, path = handler.rpartition(" ")
+    texts = map(re.escape, _PARAMETER.split(found.path))
+    is_of_method = not method or method in found.methods
+    return is_of_method and re.fullmatch(".+".join(texts), path) is not None
 
 
 def _counted(found: Found, handler: str) -> Iterator[Counted]:

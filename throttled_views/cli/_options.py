@@ -13,6 +13,7 @@ __all__ = [
     "AsJson",
     "Burst",
     "Cost",
+    "Costing",
     "Duration",
     "Every",
     "Factory",
@@ -82,6 +83,12 @@ Strict = Annotated[
 HeldTo = Annotated[
     str | None,
     typer.Option("--quota", help="What it is held to, where a function chooses that."),
+]
+Costing = Annotated[
+    int | None,
+    typer.Option(
+        "--cost", min=0, help="What a request costs, where a function tells that."
+    ),
 ]
 Quotas = Annotated[
     str,

@@ -114,6 +114,12 @@ class Items(ThrottledView):
         """Have a key of one of two functions."""
         return ""
 
+    @limit(Limit(quota_of_plan, cost=3))
+    @route.get("/dear")
+    async def dear(self) -> str:
+        """Cost more than some quotas have."""
+        return ""
+
     @exempt
     @route.get("/free")
     async def free(self) -> str:

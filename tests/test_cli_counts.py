@@ -486,3 +486,8 @@ def test_a_reset_needs_no_quota() -> None:
     assert printed("reset", "Items.patch", CLIENT).startswith("Reset limit 'plan'")
 
     assert {"plan": 5} == left("Items.patch", CLIENT, "--quota", "5/m")
+
+
+def test_a_reset_needs_no_quota_that_would_admit_a_request() -> None:
+    """Whatever a request costs."""
+    assert printed("reset", "Items.dear", CLIENT).startswith("Reset limit '1': ")

@@ -78,9 +78,7 @@ class Counts:
     async def reset(self) -> list[Reset]:
         """Forget the client, and return what was forgotten."""
         resets: list[Reset] = []
-        for counted, charge in await self._charges(
-            partial(_charge, quota=_ANY, cost=None)
-        ):
+        for counted, charge in await self._charges(_charge_of_any):
             async with self._store_of(counted) as store:
                 [known] = await store.peek([charge])
                 await store.reset([charge.key])
@@ -181,3 +179,10 @@ def _charge(
         return charge
     # Not of the limit: a request may cost nothing, or more than there ever is.
     return replace(charge, cost=cost)
+
+
+def _charge_of_any(rule: Rule, principal: str) -> Charge:
+    """Return what *principal* is charged, by whatever quota a function may choose."""
+    if isinstance(rule.limit.quota, Quota):
+        return _charge(rule, principal, quota=None, cost=None)
+    return Charge(rule.key(principal), _ANY, rule.using)

@@ -161,7 +161,13 @@ def test_limits_whose_client_is_not_known_are_left_out(command: str) -> None:
 
 
 UNKNOWN = {
-    "nobody": (("Items.get",), "Write --address 203.0.113.7"),
+    "nobody": (
+        ("Items.get",),
+        (
+            "Limit 'reads': Whose count it is depends on the address of the client. "
+            "Write --address 203.0.113.7"
+        ),
+    ),
     "nobody, where a field is missing": (("Items.put",), "Write --address"),
     "what FastAPI solves": (
         ("Items.mine", "--address", CLIENT, "--limit", "1"),

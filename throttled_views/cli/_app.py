@@ -3,6 +3,8 @@ The commands: what a person may write, and which function carries it out.
 
 Exit codes: 0 if all is well, 1 if ``routes --strict`` finds something, 2 if a command
 cannot be carried out as it was written.
+
+Longer than other modules, because each option of a command has a line.
 """
 
 from __future__ import annotations

@@ -79,8 +79,9 @@ class Client:
             raise CommandError(msg)
         try:
             return await rule.principal(scope, NO_ANSWERS)
-        except CommandError:
-            raise
+        except CommandError as error:
+            msg = f"Limit {rule.name!r}: {error}"
+            raise CommandError(msg) from None
         except Exception as error:
             if option_for(rule.key_func) is not None:
                 msg = (

@@ -115,7 +115,5 @@ def limiter_of(
 ) -> Limiter:
     """Return a limiter whose failover goes by *clock*."""
     limiter = Limiter(default, store=store, on_store_error=on_store_error)
-    object.__setattr__(
-        limiter, "failover", failover_of(store, clock, on_store_error)
-    )
+    object.__setattr__(limiter, "failover", failover_of(store, clock, on_store_error))
     return limiter

@@ -143,7 +143,7 @@ class Outcome:
         return cost - charged if cost > charged else None
 
     def keep(self, key: str) -> None:
-        """Keep what was charged to *key*: a limit that gives nothing back rests on it."""
+        """Keep what *key* was charged: a limit that gives nothing back rests on it."""
         self.open = [each for each in self.open if not each.is_charged_to(key)]
 
     def note(self, store: Store, key: str, cost: int) -> None:

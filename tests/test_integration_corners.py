@@ -17,6 +17,7 @@ from starlette.requests import Request as StarletteRequest
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+import throttled_views
 from tests.asgi import Relay, answers, app_of, statuses
 from throttled_views import (
     Algorithm,
@@ -36,6 +37,9 @@ from throttled_views import (
     route,
 )
 from throttled_views._binding import includes_by_endpoint
+from throttled_views._endpoints import is_guarded
+from throttled_views._plan import wait_for_turn
+from throttled_views.context import Outcome
 
 if TYPE_CHECKING:
 
@@ -336,7 +340,11 @@ async def test_who_hangs_up_while_the_store_is_asked_is_settled(
     """The charge may be on its way; it comes back when it is known, if it should."""
     store = Slow(fails=fails)
     router = ThrottledRouter(Limiter(store=store))
-    back = Limit("5/h", refund_when=lambda status: status == 499, name="a")
+    back = Limit(
+        "5/h",
+        refund_when=lambda status: status == 499,
+        on_store_error="deny" if fails else None,
+    )
 
     @router.get("/")
     @Limiter(store=store).limit(back)
@@ -355,6 +363,63 @@ async def test_who_hangs_up_while_the_store_is_asked_is_settled(
     [[charge]] = store.calls
     [state] = await store.peek([charge])
     assert left == state.state.remaining
+
+
+async def test_a_limit_that_gives_nothing_back_keeps_what_it_shares() -> None:
+    """A middleware that charged the same bucket does not take it back from a route."""
+    limiter = Limiter()
+    app = FastAPI()
+    app.add_middleware(
+        RateLimitMiddleware,
+        limiter=limiter,
+        throttle=Limit("2/h", bucket="b", refund_when=lambda status: status < 400),
+    )
+
+    @app.get("/kept")
+    @limiter.limit("2/h", bucket="b")
+    async def kept() -> int:
+        return 1
+
+    @app.get("/back")
+    async def back() -> int:
+        return 1
+
+    requests = ["GET /back"] * 3 + ["GET /kept"] * 3
+    assert [200] * 5 + [429] == await statuses(app, *requests)
+
+
+async def test_a_turn_that_has_come_is_not_waited_for() -> None:
+    """What else a decision takes is part of the wait."""
+    outcome = Outcome()
+    outcome.turn_at = asyncio.get_running_loop().time() - 1
+    before = asyncio.get_running_loop().time()
+    await wait_for_turn(outcome)
+
+    assert (0.0, True) == (
+        outcome.turn_at,
+        asyncio.get_running_loop().time() - before < 1,
+    )
+
+
+def test_a_limiter_is_what_it_was_made() -> None:
+    """What is set later would change nothing, but for `enabled`."""
+    limiter = Limiter()
+    limiter.enabled = False
+
+    with pytest.raises(ConfigurationError, match=r"Write Limiter\(…, prefix=…\)"):
+        limiter.prefix = "other"
+
+
+def test_what_does_not_tell_what_it_takes_has_no_guard() -> None:
+    """An audit asks it of whatever is an endpoint."""
+    assert not is_guarded(max)
+
+
+def test_what_is_seldom_asked_for_is_there() -> None:
+    """It is imported late, and listed all the same."""
+    assert {"audit", "document_limits"} <= {*dir(throttled_views)}
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = throttled_views.nonsense
 
 
 async def test_an_observed_limit_leaves_the_others_where_they_are() -> None:

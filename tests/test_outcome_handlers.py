@@ -11,7 +11,15 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Mount
 from starlette.types import Message
 
-from tests.asgi import answers, app_of, fields_of, frozen_store, http_scope, sent
+from tests.asgi import (
+    answers,
+    app_of,
+    fields_of,
+    frozen_store,
+    http_scope,
+    sent,
+    statuses,
+)
 from tests.ways import DECORATED, DEPENDENT, EARLY, WAYS, Way
 from throttled_views import (
     LimitedError,
@@ -268,3 +276,21 @@ async def test_our_handler_is_for_our_exception_alone() -> None:
 
     with pytest.raises(TypeError, match="for RateLimitExceededError alone"):
         await answers(app, "GET /missing")
+
+
+async def test_the_headers_of_a_refusal_are_made_once() -> None:
+    """Whoever asks for them twice gets the same."""
+    app = FastAPI()
+    asked: list[object] = []
+
+    @app.exception_handler(RateLimitExceededError)
+    async def refused(_request: Request, error: RateLimitExceededError) -> Response:
+        asked.extend((error.headers, error.headers))
+        return PlainTextResponse("", error.status_code)
+
+    @app.get("/")
+    @Limiter().limit("1/h")
+    async def get() -> None: ...
+
+    assert [200, 429] == await statuses(app, "GET /", "GET /")
+    assert asked[0] is asked[1]

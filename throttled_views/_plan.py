@@ -233,7 +233,7 @@ async def decide_all(
         if plan.shadows:
             await plan.observe(scope, answers, outcome)
     if outcome.turn_at:
-        await _wait_for_turn(outcome)
+        await wait_for_turn(outcome)
     return False
 
 
@@ -246,7 +246,7 @@ async def _give_all_back(outcome: Outcome) -> None:
         await asyncio.shield(hold(give_back(charged)))
 
 
-async def _wait_for_turn(outcome: Outcome) -> None:
+async def wait_for_turn(outcome: Outcome) -> None:
     """
     Wait until the latest turn that the request was given comes.
 

@@ -99,9 +99,8 @@ class Single:
             taken = take(scope)
             if isinstance(taken, tuple):
                 tell(taken, "early", began)
-            elif taken is not None:
-                return tell_later(taken, began)
-            return taken
+                return taken
+            return None if taken is None else tell_later(taken, began)
 
         return take_and_tell
 

@@ -298,9 +298,9 @@ class ThrottledRoute(APIRoute):
             held = declaration.held(limiter)
             own = [each._replace(by_dependency=is_raised) for each in held]
             document(self, [*own, *depended])
-        if self.all_plans and includes_by_endpoint():
-            # Whoever makes a route of another kind of it takes its limits along.
-            self.endpoint = on_its_own
+        # Whoever makes a route of another kind of it takes its limits along.
+        takes_along = bool(self.all_plans) and includes_by_endpoint()
+        self.endpoint = on_its_own if takes_along else serving
         # Exempt ones, too: an inclusion may have dependencies that limit.
         told_methods: frozenset[str] = frozenset(self.methods or ())
         quick = self.plans[0].quick if len(self.plans) == 1 else None

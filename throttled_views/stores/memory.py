@@ -366,8 +366,6 @@ class MemoryStore:
     ) -> None:
         """Store *key*, making room for it first if it is new."""
         if key not in shard.entries:
-            if kernel.whole_at(state) <= now_us:
-                return  # nothing was charged: as good as no entry
             self._sweep(now_us)
             if self._count >= self.max_keys:
                 self._evict(now_us)

@@ -144,14 +144,16 @@ class Single:
     def _tell(self, taken: Taken, phase: CheckPhase, began: float) -> None:
         duration = perf_counter() - began
         name: CheckOutcome = "refused" if taken[0] else "admitted"
+        # By position: by keyword it takes a third longer, for each request.
         event = CheckEvent(
             self._rule.label,
             phase,
             name,
             self._cost,
             duration,
-            key=taken[3],
-            make_result=lambda: self._rule.result(taken[3], self._told(taken).decision),
+            0.0,
+            taken[3],
+            lambda: self._rule.result(taken[3], self._told(taken).decision),
         )
         self._machinery.audience.on_check(event)
 

@@ -532,9 +532,13 @@ class MadeOtherwise(HTTPException):
         self.code = code
 
 
+class OfTheSystemError(HTTPException, FileNotFoundError):
+    """An error that Python makes in a way of its own, for what the system tells."""
+
+
 @pytest.mark.parametrize(
     "error",
-    [Slotted(), MadeOtherwise(), HTTPException(404)],
+    [Slotted(), MadeOtherwise(), OfTheSystemError(404), HTTPException(404)],
     ids=lambda e: type(e).__name__,
 )
 async def test_an_error_of_the_user_is_never_changed(error: HTTPException) -> None:
@@ -548,6 +552,7 @@ async def test_an_error_of_the_user_is_never_changed(error: HTTPException) -> No
 
     received = await answers(app, *["GET /"] * 3)
 
+    assert [404] * 3 == [each.status_code for each in received]
     assert ["4", "3", "2"] == [each.headers["RateLimit-Remaining"] for each in received]
     assert error.headers is None
     assert 7 == getattr(error, "code", 7)

@@ -11,7 +11,7 @@ import copy
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, cast
 
 from starlette.exceptions import HTTPException, WebSocketException
 from starlette.responses import Response
@@ -210,7 +210,7 @@ def _told_by_error(error: HTTPException, scope: Scope) -> HTTPException:
     own = {name.lower(): (name, value) for name, value in (error.headers or {}).items()}
     ours = {name.lower(): (name, value) for name, value in fields.items()}
     headers = dict({**ours, **own}.values())
-    told = Exception.__new__(type(error), *error.args)
+    told = _of_python(type(error)).__new__(type(error), *error.args)
     vars(told).update(vars(error))
     for name in _slots_of(type(error)):
         if hasattr(error, name):
@@ -219,6 +219,13 @@ def _told_by_error(error: HTTPException, scope: Scope) -> HTTPException:
     told.__cause__, told.__context__ = error.__cause__, error.__context__
     told.__suppress_context__ = error.__suppress_context__
     return told.with_traceback(error.__traceback__)
+
+
+def _of_python(kind: type[Any]) -> type[Any]:
+    """Return the class of Python's own that alone can make instances of *kind*."""
+    while kind.__module__ != "builtins":
+        kind = cast("type[Any]", kind.__base__)
+    return kind
 
 
 def _slots_of(kind: type) -> Iterator[str]:

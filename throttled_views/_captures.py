@@ -14,8 +14,8 @@ from http import HTTPMethod
 
 from starlette.routing import Mount
 
-from throttled_views._declaration import WEBSOCKET
 from throttled_views._found import Found
+from throttled_views._methods import WEBSOCKET
 from throttled_views._templates import examples_of
 
 __all__ = ["captor_of", "captured_methods"]

@@ -8,151 +8,33 @@ or a guard, makes plans of it, for the methods it serves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from types import FunctionType
-from typing import Any, NamedTuple, Protocol
-from weakref import WeakSet
+from typing import Any, NamedTuple
 
-from starlette.types import Scope
-
-from throttled_views._binding import copied, name_of
+from throttled_views._binding import name_of
+from throttled_views._parts import Binder, Held, Part, late_functions
 from throttled_views._plan import Plan, plan_of
-from throttled_views._rules import Rule, is_late
+from throttled_views._rules import Rule
 from throttled_views.errors import RegistrationError
-from throttled_views.limits import KeyFunc, Limit, Throttle, check_distinct, limits_of
-from throttled_views.outcome import Machinery
-from throttled_views.quotas import Quota
-from throttled_views.results import OnStoreError
-from throttled_views.throttled import Throttled
+from throttled_views.limits import Limit, check_distinct, limits_of
 
 __all__ = [
-    "WEBSOCKET",
-    "Binder",
+    "DECLARED",
     "Declaration",
-    "Held",
-    "Part",
+    "Inside",
     "declaration_of",
     "declare",
-    "declare_guarded",
-    "declare_inside",
-    "is_decorated",
-    "joined",
-    "late_functions",
     "limiting_dependencies",
-    "methods_of",
-    "unguarded",
 ]
 
-WEBSOCKET = "WEBSOCKET"
-"""What stands for the methods of a handler that serves sockets."""
-
-ANY = "ANY"
-"""What stands for the methods of a route that serves all there are."""
-
-_DECLARED = "__throttled_views__"
+DECLARED = "__throttled_views__"
 
 
-class Binder(Machinery, Protocol):
-    """What declaring uses of a limiter."""
+class Inside(NamedTuple):
+    """An endpoint with a guard around it, as it was made, and the one without."""
 
-    default: Throttle | None
-    key_func: KeyFunc
-    on_store_error: OnStoreError
-
-    def bind(
-        self,
-        limits: Sequence[Limit],
-        *,
-        method: str,
-        route: str,
-        after: Sequence[Limit] = (),
-        by_dependency: bool = False,
-    ) -> Throttled:
-        """Return *limits*, bound for one handler."""
-        ...
-
-    def number_of(self, owner: Any, name: str, *, in_request: bool = False) -> int:
-        """Return which object of its *name* *owner* is, from 1."""
-        ...
-
-
-class Part:
-    """Limits that one decorator gave; a limiter of None is the router's."""
-
-    def __init__(self, limiter: Binder | None, limits: tuple[Limit, ...]) -> None:
-        self.limiter = limiter
-        self.limits = limits
-        self._bound: dict[str, Throttled] = {}
-
-    def bound(
-        self, limiter: Binder, *, method: str, route: str, after: Sequence[Limit]
-    ) -> Throttled:
-        """
-        Return the limits, bound for one handler.
-
-        Stacked decorators share their parts. One that is decided by the outer decorator
-        is known to the inner one as decided.
-        """
-        if self.limiter is None:
-            return limiter.bind(self.limits, method=method, route=route, after=after)
-        if (bound := self._bound.get(method)) is None:
-            bound = self.limiter.bind(
-                self.limits, method=method, route=route, after=after
-            )
-            self._bound[method] = bound
-        return bound
-
-
-def late_functions(
-    parts: Iterable[Part], limiter: Binder
-) -> list[Callable[..., object]]:
-    """
-    Return the functions of *parts* that FastAPI has to solve, each once.
-
-    Args:
-        parts: The limits.
-        limiter: The limiter of the router.
-    """
-    functions: list[Any] = [
-        function
-        for part in parts
-        for limit in part.limits
-        for function in (
-            limit.key_func or (part.limiter or limiter).key_func,
-            limit.quota,
-            limit.cost,
-        )
-    ]
-    return [*{id(each): each for each in functions if is_late(each)}.values()]
-
-
-class Held(NamedTuple):
-    """
-    A limit that an endpoint is held to.
-
-    Attributes:
-        limit: The limit.
-        limiter: Who holds it to that.
-        by_dependency: Whether a dependency does.
-    """
-
-    limit: Limit
-    limiter: Binder
-    by_dependency: bool
-
-    @property
-    def text(self) -> str:
-        """The quota, or ``"dynamic"`` if a function chooses it."""
-        return str(self.limit.quota) if self.is_static else "dynamic"
-
-    @property
-    def is_static(self) -> bool:
-        """Whether the quota is known beforehand."""
-        return isinstance(self.limit.quota, Quota)
-
-    @property
-    def denies(self) -> bool:
-        """Whether requests are denied while the store is unavailable."""
-        return (self.limit.on_store_error or self.limiter.on_store_error) == "deny"
+    endpoint: Any
+    face: object
+    handler: Any
 
 
 class Declaration:
@@ -191,7 +73,7 @@ class Declaration:
         self.exempt = exempt
         self.methods = methods
         self._plan_on = plan_on
-        self.inside: _Inside | None = None
+        self.inside: Inside | None = None
         self._complete = complete
         # Kept where a request asks for them. A function of the user does not hold the
         # limiters of routers: what needs one was made for a route of that router.
@@ -306,7 +188,7 @@ class Declaration:
 
 def declaration_of(endpoint: Any) -> Declaration:
     """Return what *endpoint* says of itself, or that it says nothing."""
-    declared = getattr(endpoint, _DECLARED, None)
+    declared = getattr(endpoint, DECLARED, None)
     return declared if isinstance(declared, Declaration) else Declaration(endpoint)
 
 
@@ -329,76 +211,4 @@ def limiting_dependencies(dependant: Any) -> Iterable[Declaration]:
 
 def declare(endpoint: Any, declaration: Declaration) -> None:
     """Let *endpoint* say *declaration* of itself."""
-    setattr(endpoint, _DECLARED, declaration)
-
-
-class _Inside(NamedTuple):
-    """An endpoint with a guard around it, as it was made, and the one without."""
-
-    endpoint: Any
-    face: object
-    handler: Any
-
-
-# Functions that were decorated with limits, which they have not themselves.
-_decorated: WeakSet[FunctionType] = WeakSet()
-
-
-def is_decorated(function: Any) -> bool:
-    """Tell whether *function* has limits in another place: decorated, it is another."""
-    return isinstance(function, FunctionType) and function in _decorated
-
-
-def declare_guarded(endpoint: Any, handler: Any, declaration: Declaration) -> None:
-    """Let *endpoint*, which guards *handler*, say *declaration* of itself."""
-    declare(endpoint, declaration)
-    if isinstance(handler, FunctionType):
-        _decorated.add(handler)
-    handler = unguarded(handler)
-    if isinstance(handler, FunctionType):  # a copy, to be declared for itself
-        handler = copied(handler)
-        declare(handler, declaration)
-        declare_inside(endpoint, handler, declaration)
-
-
-def declare_inside(endpoint: Any, handler: Any, declaration: Declaration) -> None:
-    """Let *endpoint* say *declaration* of itself, and that *handler* is inside."""
-    declare(endpoint, declaration)
-    declaration.inside = _Inside(endpoint, _face(endpoint), handler)
-
-
-def unguarded(endpoint: Any) -> Any:
-    """
-    Return *endpoint* without its guard, for a route that decides its limits itself.
-
-    What another decorator has made of it since, or changed on it, stays as it is.
-    """
-    inside = declaration_of(endpoint).inside
-    if inside is None or inside.endpoint is not endpoint:
-        return endpoint
-    return inside.handler if inside.face == _face(endpoint) else endpoint
-
-
-def _face(endpoint: Any) -> object:
-    own: dict[str, Any] = endpoint.__dict__
-    marks = {name: id(mark) for name, mark in own.items() if name != _DECLARED}
-    return endpoint.__name__, endpoint.__doc__, marks
-
-
-def methods_of(scope: Scope) -> str:
-    """Return the methods of the route that serves *scope*, as keys have them."""
-    if scope["type"] == "websocket":
-        return WEBSOCKET
-    methods = getattr(scope.get("route"), "methods", None)
-    return joined(methods) if methods else ANY
-
-
-def joined(methods: Iterable[str]) -> str:
-    """
-    Return *methods* as keys have them.
-
-    HEAD alone is GET, so that a function that is registered for one after the other has
-    no second budget.
-    """
-    served = sorted(methods)
-    return "+".join(["GET"] if served == ["HEAD"] else served)
+    setattr(endpoint, DECLARED, declaration)

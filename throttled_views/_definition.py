@@ -25,9 +25,9 @@ from throttled_views._binding import (
     not_async,
     where,
 )
-from throttled_views._declaration import WEBSOCKET
 from throttled_views._functions import check_connection, check_functions
 from throttled_views._handlers import Definition, Handler
+from throttled_views._methods import WEBSOCKET
 from throttled_views._view_binding import SETTINGS
 from throttled_views.errors import ConfigurationError, ViewDefinitionError
 from throttled_views.limits import Limit, available, limits_of

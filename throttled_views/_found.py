@@ -9,13 +9,12 @@ from starlette.routing import WebSocketRoute
 
 from throttled_views._binding import name_of
 from throttled_views._declaration import (
-    WEBSOCKET,
     Declaration,
     declaration_of,
-    joined,
     limiting_dependencies,
 )
 from throttled_views._endpoints import is_guarded
+from throttled_views._methods import WEBSOCKET, joined
 from throttled_views._plan import Plan
 from throttled_views.middleware import RateLimitMiddleware
 from throttled_views.routing import ThrottledRoute

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 from throttled_views._binding import RouteCall
-from throttled_views._declaration import WEBSOCKET, joined
+from throttled_views._methods import WEBSOCKET, joined
 from throttled_views.errors import RegistrationError
 from throttled_views.limits import KeyFunc, Limit
 from throttled_views.quotas import Algorithm

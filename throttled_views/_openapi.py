@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 from fastapi.routing import APIRoute
 
-from throttled_views._declaration import Held, limiting_dependencies
+from throttled_views._declaration import limiting_dependencies
+from throttled_views._parts import Held
 from throttled_views._statuses import status_by_default
 from throttled_views.headers import (
     QUOTA_EXCEEDED,

@@ -7,10 +7,11 @@ from typing import Any
 
 from throttled_views._binding import is_same
 from throttled_views._captures import captor_of, captured_methods
-from throttled_views._declaration import WEBSOCKET, is_decorated
 from throttled_views._endpoints import is_guarded
 from throttled_views._found import Found
 from throttled_views._functions import check_connection
+from throttled_views._insides import is_decorated
+from throttled_views._methods import WEBSOCKET
 from throttled_views.errors import ViewDefinitionError
 from throttled_views.routing import ThrottledRoute
 

@@ -28,13 +28,9 @@ from throttled_views._binding import (
 )
 from throttled_views._declaration import (
     Declaration,
-    Part,
     declaration_of,
     declare,
-    declare_guarded,
-    late_functions,
     limiting_dependencies,
-    methods_of,
 )
 from throttled_views._endpoints import Exchange, dependency_on, guarded
 from throttled_views._functions import (
@@ -43,6 +39,9 @@ from throttled_views._functions import (
     check_functions,
 )
 from throttled_views._guard import decide, guard_of, write
+from throttled_views._insides import declare_guarded
+from throttled_views._methods import methods_of
+from throttled_views._parts import Part, late_functions
 from throttled_views._plan import Plan, plan_of
 from throttled_views._rules import MOST_TEMPLATES, Rule
 from throttled_views.algorithms.kernels import counts_apart, kernel_of
@@ -407,7 +406,7 @@ class Limiter:
             rules.append(rule)
         return Throttled.declared(limits).bound(self.store, rules)
 
-    def number_of(self, owner: Any, name: str, *, in_request: bool = False) -> int:
+    def number_of(self, owner: object, name: str, *, in_request: bool = False) -> int:
         """
         Return 1 if *owner* is the first object called *name*, else which one it is.
 

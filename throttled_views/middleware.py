@@ -16,10 +16,10 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from throttled_views._binding import name_of
-from throttled_views._declaration import WEBSOCKET
 from throttled_views._early import called
 from throttled_views._functions import check_connection
 from throttled_views._guard import decide
+from throttled_views._methods import WEBSOCKET
 from throttled_views._plan import Plan, decide_all
 from throttled_views._rules import Rule, is_late
 from throttled_views.errors import RegistrationError

@@ -15,9 +15,10 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from throttled_views._binding import is_stream
-from throttled_views._declaration import Held, declaration_of
+from throttled_views._declaration import declaration_of
 from throttled_views._endpoints import is_guarded
 from throttled_views._openapi import complete, held_by_dependencies
+from throttled_views._parts import Held
 from throttled_views._walk import limiting_middleware
 from throttled_views.limiter import default_limiter
 from throttled_views.route_keys import flat

@@ -56,22 +56,15 @@ from throttled_views._binding import (
     not_async,
 )
 from throttled_views._claims import Served, refuse_captured
-from throttled_views._declaration import (
-    WEBSOCKET,
-    Declaration,
-    Part,
-    declaration_of,
-    declare,
-    declare_inside,
-    joined,
-    methods_of,
-    unguarded,
-)
+from throttled_views._declaration import Declaration, declaration_of, declare
 from throttled_views._endpoints import guarded, is_guarded
 from throttled_views._functions import check_connection, check_functions
 from throttled_views._guard import guard_of
 from throttled_views._handlers import Definition, Handler, options_of
+from throttled_views._insides import declare_inside, unguarded
+from throttled_views._methods import WEBSOCKET, joined, methods_of
 from throttled_views._openapi import document, held_by_dependencies
+from throttled_views._parts import Part
 from throttled_views._plan import Plan, decide_all, early_plans
 from throttled_views._view_binding import view_endpoint
 from throttled_views.errors import (

@@ -16,10 +16,10 @@ from typing import NoReturn
 from starlette.types import Scope
 
 from throttled_views._addresses import address_of
-from throttled_views._declaration import WEBSOCKET
 from throttled_views._early import called
 from throttled_views._fields import is_field_name
 from throttled_views._found import Found
+from throttled_views._methods import WEBSOCKET
 from throttled_views._principals import checked_principal
 from throttled_views._rules import NO_ANSWERS, Rule, is_late
 from throttled_views.cli._mistakes import CommandError

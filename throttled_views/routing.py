@@ -62,6 +62,7 @@ from throttled_views._functions import check_connection, check_functions
 from throttled_views._guard import guard_of
 from throttled_views._handlers import Definition, Handler, options_of
 from throttled_views._insides import declare_inside, unguarded
+from throttled_views._limited import refuse_a_handler
 from throttled_views._methods import WEBSOCKET, joined, methods_of
 from throttled_views._openapi import document, held_by_dependencies
 from throttled_views._parts import Part
@@ -73,12 +74,7 @@ from throttled_views.errors import (
     StoreUnavailableError,
     ViewDefinitionError,
 )
-from throttled_views.limiter import (
-    Limiter,
-    checked_limiter,
-    default_limiter,
-    refuse_a_handler,
-)
+from throttled_views.limiter import Limiter, checked_limiter, default_limiter
 from throttled_views.limits import (
     EXEMPT,
     Limit,

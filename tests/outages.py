@@ -17,7 +17,7 @@ from throttled_views import (
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.results import OnStoreError
 from throttled_views.stores.base import quick
-from throttled_views.stores.deciding import Taken
+from throttled_views.stores.deciding import Share, Taken, TakenTogether
 from throttled_views.stores.failover import Failover, StoreListener
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Outage(Relay):
 
 @quick
 class QuickOutage(Outage):
-    """The same, but it can decide one key without building anything, after a wait."""
+    """The same, but it can decide without building anything, after a wait."""
 
     may_be_down: ClassVar[bool] = True
 
@@ -89,6 +89,18 @@ class QuickOutage(Outage):
         async def take_later(subject: T) -> Taken:
             self.ask("take")
             return take_one(subject)
+
+        return take_later
+
+    def taker_together(
+        self, principal_of: Callable[[T], str], shares: Sequence[Share]
+    ) -> Callable[[T], Awaitable[TakenTogether]]:
+        """Return what charges several keys."""
+        take_all = self._store.taker_together(principal_of, shares)
+
+        async def take_later(subject: T) -> TakenTogether:
+            self.ask("take")
+            return take_all(subject)
 
         return take_later
 

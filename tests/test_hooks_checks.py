@@ -406,10 +406,13 @@ async def test_without_hooks_no_event_is_made(
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("an event was made")
 
-    for module in ("_single", "hooks"):
+    for module in ("_single", "_together", "hooks"):
         monkeypatch.setattr(f"throttled_views.{module}.CheckEvent", refuse)
     limiter = limiter_of(store=make())
     app = app_with(limiter, way, Limit("1/h"), Limit("3/h", shadow=True))
+    limits = [Limit("1/h", name="a"), Limit("2/h", name="b")]
+    both = app_with(limiter_of(store=make()), way, *limits)
     await limiter.throttled("1/h").limit("alice")
 
     assert [200, 429] == await statuses(app, "GET /items", "GET /items")
+    assert [200, 429] == await statuses(both, "GET /items", "GET /items")

@@ -59,6 +59,15 @@ THROTTLES: dict[str, Throttle] = {
     "a bucket": Limit("2/s", bucket="shared", name="all"),
     "everyone": Limit("2/s", key_func=everyone),
     "two": ["2/s", "100/h"],
+    "five, of which the third refuses": ["9/s", "8/m", "2/h", "7/day", "50/week"],
+    "by all algorithms": [Limit("6/m", using=each, name=each) for each in Algorithm],
+    "of different costs": [Limit("9/m", cost=2), Limit("6/s", cost=3), "5/m"],
+    "of which one admits nothing": ["3/s", "0/h"],
+    "in one bucket": [Limit("3/m", bucket="b", name=name) for name in ("a", "b")],
+    "of one name": [Limit("3/m", bucket=each, name="both") for each in ("b", "c")],
+    "of which all clients share one": ["3/s", Limit("9/m", key_func=everyone)],
+    "some of which wait": ["3/s", Limit("2/m", max_delay=0.001)],
+    "some of which are observed": ["3/s", "5/m", Limit("2/m", shadow=True)],
 }
 
 
@@ -99,6 +108,42 @@ async def test_no_course_of_requests_is_answered_otherwise_by_another_store(
 ) -> None:
     """However requests arrive, whatever they cost, each byte is the same."""
     limits = Limit(Quota.parse(quota), cost=cost if "burst 1" not in quota else 1)
+    gaps = [gap_us / 1_000_000 for gap_us in gaps_us]
+
+    by_relay, at_once = [
+        await course(on_a_throttled_router, limits, gaps, relayed=relayed)
+        for relayed in (True, False)
+    ]
+
+    assert by_relay == at_once
+
+
+@given(
+    quotas=st.lists(
+        st.sampled_from(["2/s burst 5", "7/m", "3/s", "4/h"]), min_size=2, max_size=4
+    ),
+    usings=st.lists(st.sampled_from(list(Algorithm)), min_size=4, max_size=4),
+    costs=st.lists(st.integers(1, 3), min_size=4, max_size=4),
+    gaps_us=st.lists(st.integers(0, 30_000_000), max_size=12),
+)
+async def test_no_limits_together_are_answered_otherwise_by_another_store(
+    quotas: Sequence[str],
+    usings: Sequence[Algorithm],
+    costs: Sequence[int],
+    gaps_us: Sequence[int],
+) -> None:
+    """All or nothing, whatever counts them and whatever they cost."""
+    limits = [
+        Limit(
+            quota,
+            cost=cost,
+            using=Algorithm.TOKEN_BUCKET if "burst" in quota else using,
+            name=str(number),
+        )
+        for number, (quota, using, cost) in enumerate(
+            zip(quotas, usings, costs, strict=False)
+        )
+    ]
     gaps = [gap_us / 1_000_000 for gap_us in gaps_us]
 
     by_relay, at_once = [

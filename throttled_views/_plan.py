@@ -20,6 +20,7 @@ from throttled_views._charging import acquired, charge_in_shadow
 from throttled_views._rules import NO_ANSWERS, Answers, Rule
 from throttled_views._settlement import hold
 from throttled_views._single import Single
+from throttled_views._together import Together
 from throttled_views.context import Outcome
 from throttled_views.hooks import CheckPhase
 from throttled_views.outcome import (
@@ -29,6 +30,7 @@ from throttled_views.outcome import (
 from throttled_views.results import Charge
 from throttled_views.route_keys import ByTemplate
 from throttled_views.stores.base import quick_store
+from throttled_views.stores.deciding import Share
 
 __all__ = ["Plan", "decide_all", "early_plans", "plan_of"]
 
@@ -44,11 +46,19 @@ class Plan:
         rules: The limits.
         shadows: Those of them that are observed, and not enforced.
         quick: Decides as `decide` does, at less cost. None where that is not
-            possible: it takes one limit, whose numbers are known beforehand, a store
-            of ours, and a key that the scope gives.
+            possible: it takes limits whose numbers are known beforehand, a store of
+            ours, and a client that the scope names for all of them.
     """
 
-    __slots__ = ("_enforced", "_single", "machinery", "quick", "rules", "shadows")
+    __slots__ = (
+        "_enforced",
+        "_single",
+        "_together",
+        "machinery",
+        "quick",
+        "rules",
+        "shadows",
+    )
 
     is_placed = False
     """Whether it counts for the template of a route, and not for its handler."""
@@ -58,9 +68,9 @@ class Plan:
         self.rules = rules
         self.shadows = [rule for rule in rules if rule.limit.shadow]
         self._enforced = [rule for rule in rules if not rule.limit.shadow]
-        self._single = self._one()
-        single = None if self.shadows else self._single
-        self.quick = None if single is None else single.quick
+        self._single, self._together = self._one(), self._several()
+        direct = None if self.shadows else self._single or self._together
+        self.quick = None if direct is None else direct.quick
 
     def early(self, *, spends_late: bool) -> Plan:
         """
@@ -87,6 +97,8 @@ class Plan:
             return False
         if self._single is not None:
             return await self._single.decide(scope, answers, outcome)
+        if self._together is not None and outcome.is_empty:
+            return await self._together.decide(scope, answers, outcome)
         charged: list[tuple[Rule, Charge]] = []
         for rule in [each for each in self._enforced if each not in outcome.decided]:
             charge = await self._charge(rule, scope, answers, outcome)
@@ -124,16 +136,35 @@ class Plan:
         return None if owed is None else replace(charge, cost=owed)
 
     def _one(self) -> Single | None:
+        store, shares = quick_store(self.machinery.store), self._shares()
+        if store is None or len(shares) != 1 or len(self._enforced) != 1:
+            return None
+        [rule], [share] = self._enforced, shares
+        return Single(self.machinery, store, rule, share.kernel, share.cost)
+
+    def _several(self) -> Together | None:
+        rules, shares = self._enforced, self._shares()
         store = quick_store(self.machinery.store)
-        if len(self._enforced) != 1 or store is None:
+        places = {(share.head, share.tail) for share in shares}
+        if store is None or not len(places) == len(rules) > 1:
             return None
-        [rule] = self._enforced
-        limit = rule.limit
-        if rule.kernel is None or not rule.kernel.capacity or callable(limit.cost):
+        if len({rule.name for rule in rules}) < len(rules):
             return None
-        if limit.max_delay or limit.refund_when is not None:
+        if any(rule.key_func is not rules[0].key_func for rule in rules):
             return None
-        return Single(self.machinery, store, rule, rule.kernel, limit.cost)
+        return Together(self.machinery, store, rules, shares)
+
+    def _shares(self) -> list[Share]:
+        """Return what each limit charges, as far as that is known beforehand."""
+        return [
+            Share(rule.head, rule.tail, rule.kernel, rule.limit.cost)
+            for rule in self._enforced
+            if rule.kernel is not None
+            and rule.kernel.capacity
+            and not callable(rule.limit.cost)
+            and not rule.limit.max_delay
+            and rule.limit.refund_when is None
+        ]
 
 
 class _PlacedPlan(Plan):

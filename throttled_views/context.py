@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from throttled_views._answers import Answer, Applied, give_back
 from throttled_views.errors import NoRateLimitError
@@ -26,7 +27,7 @@ from throttled_views.results import (
     urgency,
 )
 from throttled_views.stores.base import Store
-from throttled_views.stores.deciding import Taken
+from throttled_views.stores.deciding import AnyTaken
 
 __all__ = ["RateLimitContext"]
 
@@ -46,8 +47,8 @@ class Builder:
     def __init__(
         self,
         renderer: HeaderRenderer,
-        add_to: Callable[[Outcome, Taken], None],
-        merged: Callable[[Iterable[tuple[bytes, bytes]], Taken], RawHeaders],
+        add_to: Callable[[Outcome, Any], None],
+        merged: Callable[[Iterable[tuple[bytes, bytes]], Any], RawHeaders],
     ) -> None:
         self.renderer = renderer
         self.add_to = add_to
@@ -110,7 +111,7 @@ class Outcome:
         self._charged: list[Answer] = []
         self._decided: list[Applied] = []
         self._units: dict[tuple[int, str], int] = {}
-        self._pending: tuple[Builder, Taken] | None = None
+        self._pending: tuple[Builder, AnyTaken] | None = None
         self._rendered: tuple[Sequence[Told], RawHeaders] = (), []
 
     @property
@@ -174,7 +175,7 @@ class Outcome:
             self._charged.clear()
         self.phase = phase
 
-    def add(self, builder: Builder, taken: Taken) -> None:
+    def add(self, builder: Builder, taken: AnyTaken) -> None:
         """Add a decision; what tells it is built when somebody asks."""
         if self._pending is None and not self._answers:
             self._pending = builder, taken

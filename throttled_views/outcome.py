@@ -29,7 +29,7 @@ from throttled_views.errors import LimitedError, StoreUnavailableError
 from throttled_views.headers import REDUCED_CAPACITY, RawHeaders
 from throttled_views.route_keys import RouteKey
 from throttled_views.stores.base import Store
-from throttled_views.stores.deciding import Taken
+from throttled_views.stores.deciding import AnyTaken
 from throttled_views.stores.failover import Failover
 
 __all__ = [
@@ -225,7 +225,7 @@ class Quick(Builder):
     def __init__(
         self,
         machinery: Machinery,
-        take: Callable[[Scope], Taken | Awaitable[Taken] | None],
+        take: Callable[[Scope], AnyTaken | Awaitable[AnyTaken] | None],
         builder: Builder,
     ) -> None:
         super().__init__(builder.renderer, builder.add_to, builder.merged)
@@ -233,7 +233,7 @@ class Quick(Builder):
         self.take = take
 
 
-_Recorded: TypeAlias = Outcome | tuple[Builder, Taken, int, object] | None
+_Recorded: TypeAlias = Outcome | tuple[Builder, AnyTaken, int, object] | None
 """What a scope holds: an outcome, or all that it takes to make one."""
 
 

@@ -26,7 +26,7 @@ from throttled_views import (
     Throttled,
 )
 from throttled_views.algorithms.kernels import kernel_of
-from throttled_views.stores.deciding import Taken
+from throttled_views.stores.deciding import AnyTaken, Share
 from throttled_views.stores.redis import RedisStore
 
 THREE = Quota.per_day(3)
@@ -199,7 +199,17 @@ async def test_all_that_a_store_does_reaches_the_slot(store: RedisStore) -> None
     assert [1] + [5] * 29 == [each.state.remaining for each in after]
 
 
-async def _is_limited(answer: Taken | Awaitable[Taken]) -> bool:
+async def test_several_limits_of_a_client_are_in_its_slot(store: RedisStore) -> None:
+    """On the quick way, too: they are one call, wherever the client is."""
+    shares = [Share("app{", f"}}|{name}", kernel_of(FIVE), 2) for name in "ab"]
+    take = store.taker_together(str, shares)
+    taken = [[await _is_limited(take(str(n))) for n in range(30)] for _ in range(3)]
+
+    assert [[False] * 30, [False] * 30, [True] * 30] == taken
+    assert 1 == await remaining(store, "app{7}|b", FIVE)
+
+
+async def _is_limited(answer: AnyTaken | Awaitable[AnyTaken]) -> bool:
     limited, *_ = answer if isinstance(answer, tuple) else await answer
     return limited
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol, TypeAlias, TypeVar, cast
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.errors import ConfigurationError, shown
 from throttled_views.results import Charge, RateLimitResult, Receipt
-from throttled_views.stores.deciding import Taken
+from throttled_views.stores.deciding import Share, Taken, TakenTogether
 
 __all__ = ["Clock", "QuickStore", "Store", "checked_clock", "quick", "quick_store"]
 
@@ -82,7 +82,7 @@ class Store(Protocol):
 
 class QuickStore(Protocol):
     """
-    A store of ours, which decides one key without building anything else.
+    A store of ours, which decides on one client without building anything else.
 
     Attributes:
         may_be_down: Whether it can fail to answer.
@@ -99,6 +99,12 @@ class QuickStore(Protocol):
         cost: int,
     ) -> Callable[[_SubjectT], Taken | Awaitable[Taken]]:
         """Return what charges one key of a subject; see `MemoryStore.taker`."""
+        ...
+
+    def taker_together(
+        self, principal_of: Callable[[_SubjectT], str], shares: Sequence[Share]
+    ) -> Callable[[_SubjectT], TakenTogether | Awaitable[TakenTogether]]:
+        """Return what charges several; see `MemoryStore.taker_together`."""
         ...
 
 

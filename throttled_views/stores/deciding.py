@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
@@ -16,7 +16,21 @@ from throttled_views.results import (
     result_of,
 )
 
-__all__ = ["Reader", "State", "Taken", "Verdict", "decide", "look", "shown", "told"]
+__all__ = [
+    "AnyTaken",
+    "Reader",
+    "Share",
+    "State",
+    "Taken",
+    "TakenTogether",
+    "Verdict",
+    "decide",
+    "look",
+    "shown",
+    "take_together",
+    "told",
+    "told_together",
+]
 
 State: TypeAlias = Any
 """Where a key stands: what its kernel makes of it."""
@@ -32,6 +46,48 @@ What a decision on one key found, for whoever shows it later.
 Whether it is refused; where the key stands after it, as `shown`; the time of that in
 microseconds; and the key.
 """
+
+TakenTogether: TypeAlias = tuple[bool, Sequence[tuple[bool, State]], int, Sequence[str]]
+"""
+What a decision on several keys found, all or nothing.
+
+Whether it is refused; of each key whether it refuses, and where it stands after it; the
+time of that in microseconds; and the keys.
+"""
+
+AnyTaken: TypeAlias = tuple[bool, Any, int, Any]
+"""A `Taken` or a `TakenTogether`."""
+
+
+class Counted(Protocol):
+    """What one key is charged."""
+
+    @property
+    def kernel(self) -> AnyKernel:
+        """Counts."""
+        ...
+
+    @property
+    def cost(self) -> int:
+        """Units to charge."""
+        ...
+
+
+class Share(NamedTuple):
+    """
+    What one limit charges the client that it shares with others.
+
+    Attributes:
+        head: What its key begins with, before the client.
+        tail: What its key ends with.
+        kernel: Counts.
+        cost: Units to charge, 1 or more.
+    """
+
+    head: str
+    tail: str
+    kernel: AnyKernel
+    cost: int
 
 
 def shown(kernel: AnyKernel, state: State, now_us: int) -> State:
@@ -50,6 +106,41 @@ def told(taken: Taken, kernel: AnyKernel, cost: int) -> Decision:
     if isinstance(kernel, Bucket):
         standing = now_us * kernel.scale - standing
     return kernel.tell(limited, standing, now_us, cost)
+
+
+def take_together(
+    parts: Sequence[Counted], known: Sequence[State | None], now_us: int
+) -> tuple[bool, Sequence[tuple[bool, State]]]:
+    """
+    Charge all of *parts*, or none if one of them is refused: as `decide` does.
+
+    Args:
+        parts: What each key is charged; no key is named twice.
+        known: Where each stands, settled; None if it has no state.
+        now_us: When this is.
+
+    Returns:
+        Whether it is refused; and of each key whether it refuses, and where it stands.
+    """
+    taken = [
+        part.kernel.take(state, now_us, part.cost)
+        for part, state in zip(parts, known, strict=True)
+    ]
+    if not any(limited for limited, _ in taken):
+        return False, taken
+    return True, [
+        (limited, part.kernel.settle(state, now_us))
+        for part, state, (limited, _) in zip(parts, known, taken, strict=True)
+    ]
+
+
+def told_together(taken: TakenTogether, parts: Sequence[Counted]) -> list[Decision]:
+    """Return *taken*, which *parts* decided, in numbers."""
+    _, standings, now_us, _ = taken
+    return [
+        part.kernel.tell(limited, state, now_us, part.cost)
+        for part, (limited, state) in zip(parts, standings, strict=True)
+    ]
 
 
 class Verdict(NamedTuple):

@@ -17,10 +17,16 @@ from throttled_views.algorithms.bucket import Bucket
 from throttled_views.algorithms.log import SlidingLog
 from throttled_views.results import Charge, RateLimitResult
 from throttled_views.stores.base import Clock
-from throttled_views.stores.deciding import State, Taken, decide
-from throttled_views.stores.wire import Spec, spec_of
+from throttled_views.stores.deciding import (
+    State,
+    Taken,
+    TakenTogether,
+    decide,
+    take_together,
+)
+from throttled_views.stores.wire import Asked, Spec, spec_of
 
-__all__ = ["Begun", "Denial", "Denials", "Pair"]
+__all__ = ["Begun", "Denial", "Denials", "Pair", "prices_of"]
 
 _MOST_KEYS = 10_000
 _LONGEST_US = 1_000_000
@@ -144,12 +150,30 @@ class Denials:
         self, charges: Sequence[Charge], prices: Mapping[Pair, int]
     ) -> Sequence[RateLimitResult] | None:
         """Return the results of *charges* if they are known to be refused."""
+        found = self._found(prices)
+        if found is None:
+            return None
+        denial, now_us = found
+        return decide(charges, denial.read, now_us).results
+
+    def taken_together(self, asked: Asked) -> TakenTogether | None:
+        """Return what *asked* is told, no key of it twice, if it is refused."""
+        found = self._found(prices_of(asked))
+        if found is None:
+            return None
+        denial, now_us = found
+        states = [denial.read(key, spec.kernel) for key, spec in asked]
+        taken = take_together([spec for _, spec in asked], states, now_us)
+        return *taken, now_us, [key for key, _ in asked]
+
+    def _found(self, prices: Mapping[Pair, int]) -> tuple[Denial, int] | None:
+        """Return what refuses *prices*, and the store's time; None if nothing does."""
         for key, _ in prices:
             if (denial := self.known.get(key)) is None:
                 continue
             now_us = self._still(key, denial, prices)
             if now_us is not None:
-                return decide(charges, denial.read, now_us).results
+                return denial, now_us
         return None
 
     def taken(self, key: str, spec: Spec, denial: Denial) -> Taken | None:
@@ -189,6 +213,11 @@ class Denials:
                 self.known.pop(key, None)
                 for refused in self._beside.pop(key, ()):
                     self.known.pop(refused, None)
+
+
+def prices_of(asked: Asked) -> dict[Pair, int]:
+    """Return what *asked*, no key of it twice, comes to."""
+    return {(key, spec.kernel): spec.cost for key, spec in asked}
 
 
 def _steady_us(kernel: AnyKernel, state: State, at_us: int, price: int) -> int:

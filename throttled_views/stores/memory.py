@@ -31,7 +31,16 @@ from throttled_views.algorithms.kernels import counter_of
 from throttled_views.errors import ConfigurationError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock, checked_clock, quick
-from throttled_views.stores.deciding import State, Taken, decide, look, shown
+from throttled_views.stores.deciding import (
+    Share,
+    State,
+    Taken,
+    TakenTogether,
+    decide,
+    look,
+    shown,
+    take_together,
+)
 from throttled_views.stores.statistics import StoreStatistics
 
 __all__ = ["MemoryStore"]
@@ -303,6 +312,38 @@ class MemoryStore:
             return limited, shown(kernel, state, now_us), now_us, key
 
         return take_one
+
+    def taker_together(
+        self, principal_of: Callable[[_SubjectT], str], shares: Sequence[Share]
+    ) -> Callable[[_SubjectT], TakenTogether]:
+        """
+        Return a function that charges all of *shares*, or none, as `acquire` does.
+
+        Args:
+            principal_of: Tells the client, of the subject of a decision.
+            shares: What each limit charges it; no two of the same key.
+        """
+
+        def take_all(subject: _SubjectT) -> TakenTogether:
+            principal = principal_of(subject)
+            keys = [f"{head}{principal}{tail}" for head, tail, _, _ in shares]
+            with self._lock:
+                now_us = self._now_ns() // _NS_PER_US
+                places = [
+                    (self._shard(key), key, share.kernel)
+                    for key, share in zip(keys, shares, strict=True)
+                ]
+                known = [
+                    shard.read(key, now_us, kernel) for shard, key, kernel in places
+                ]
+                is_refused, standings = take_together(shares, known, now_us)
+                if not is_refused:
+                    for place, (_, state) in zip(places, standings, strict=True):
+                        shard, key, kernel = place
+                        self._write(shard, key, state, now_us, kernel)
+            return is_refused, standings, now_us, keys
+
+        return take_all
 
     def _take(
         self, key: str, now_us: int, kernel: AnyKernel, cost: int

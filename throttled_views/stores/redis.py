@@ -37,8 +37,17 @@ from throttled_views.errors import ConfigurationError, StoreUnavailableError
 from throttled_views.results import Charge, RateLimitResult, Receipt
 from throttled_views.stores.base import Clock, checked_clock, quick
 from throttled_views.stores.courier import Courier, Line, Word
-from throttled_views.stores.deciding import Reader, State, Taken, decide, look
-from throttled_views.stores.denials import Begun, Denials, Pair
+from throttled_views.stores.deciding import (
+    Reader,
+    Share,
+    State,
+    Taken,
+    TakenTogether,
+    decide,
+    look,
+    take_together,
+)
+from throttled_views.stores.denials import Begun, Denials, Pair, prices_of
 from throttled_views.stores.lines import ClusterLine, ConnectionLine
 from throttled_views.stores.statistics import StoreStatistics
 from throttled_views.stores.wire import (
@@ -346,6 +355,52 @@ class RedisStore:
         elif self._denials.known:
             self._denials.drop((key,))
         return spec.taken(key, admitted, now_us, answer)
+
+    def taker_together(
+        self, principal_of: Callable[[_SubjectT], str], shares: Sequence[Share]
+    ) -> Callable[[_SubjectT], TakenTogether | asyncio.Future[TakenTogether]]:
+        """
+        Return a function that charges all of *shares*, or none, as `acquire` does.
+
+        See `MemoryStore.taker_together`. The keys of one client are in one slot.
+        """
+        parts = [
+            (head, tail, spec_of(kernel, cost)) for head, tail, kernel, cost in shares
+        ]
+
+        def take_all(
+            subject: _SubjectT,
+        ) -> TakenTogether | asyncio.Future[TakenTogether]:
+            principal = principal_of(subject)
+            asked = [(f"{head}{principal}{tail}", spec) for head, tail, spec in parts]
+            if self._denials.known:
+                taken = self._denials.taken_together(asked)
+                if taken is not None:
+                    return taken
+            home = self._home()
+            slot = home.slot_of(asked[0][0])
+            return home.courier.check(asked, self._taken_together, slot)
+
+        return take_all
+
+    def _taken_together(
+        self,
+        asked: Asked,
+        admitted: bool,  # noqa: FBT001
+        now_us: int,
+        begun: Begun | None,
+        answers: Sequence[int],
+    ) -> TakenTogether:
+        *_, states = _states_of(asked, admitted, now_us, begun, answers)
+        keys = [key for key, _ in asked]
+        if admitted:
+            self._denials.drop(keys)
+        else:
+            prices = prices_of(asked)
+            found = dict(zip(prices, states, strict=True))
+            self._denials.note(prices, found, now_us, begun)
+        specs = [spec for _, spec in asked]
+        return *take_together(specs, states, now_us), now_us, keys
 
     def _home(self) -> _Home:
         loop = asyncio.get_running_loop()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from starlette.routing import compile_path
 
+from throttled_views._declaration import declaration_of
 from throttled_views._templates import examples_of
 from throttled_views.errors import RegistrationError
 
-__all__ = ["Served", "refuse_captured"]
+__all__ = ["Claims"]
 
 
-class Served(NamedTuple):
+class _Served(NamedTuple):
     """A route of a router, as far as another can capture its path."""
 
     name: str
@@ -22,7 +22,7 @@ class Served(NamedTuple):
     path: str
     is_of_view: bool
 
-    def replaces(self, other: Served) -> bool:
+    def replaces(self, other: _Served) -> bool:
         """
         Tell whether all requests for *other*, of a view or hidden by one, come here.
 
@@ -34,7 +34,7 @@ class Served(NamedTuple):
             and _shape(self.path) == _shape(other.path)
         )
 
-    def captures(self, other: Served) -> bool:
+    def captures(self, other: _Served) -> bool:
         """Tell whether all requests for *other* would come here, if this came first."""
         regex, _, convertors = compile_path(self.path)
         _, template, parameters = compile_path(other.path)
@@ -55,18 +55,54 @@ def _shape(path: str) -> object:
     return re.sub(r"{\w+}", "{}", template), kinds
 
 
-def refuse_captured(served: Served, earlier_ones: Sequence[Served]) -> None:
-    for earlier in earlier_ones:
-        if earlier.replaces(served):
-            raise RegistrationError(
-                f"{served.name} at {served.path!r}",
-                f"the earlier {earlier.name} at {earlier.path!r} serves the same "
-                f"requests, {'+'.join(sorted(earlier.methods & served.methods))}",
-                "Give it another path or method, or register one of them",
-            )
-        if earlier.captures(served):
-            raise RegistrationError(
-                f"{served.name} at {served.path!r}",
-                f"the earlier {earlier.name} at {earlier.path!r} captures it",
-                f"Declare {served.name} before {earlier.name}",
-            )
+class Claims:
+    """The routes of a router, in the order in which it asks them."""
+
+    def __init__(self) -> None:
+        self._served: list[_Served] = []
+
+    def add(
+        self, name: str, methods: frozenset[str], path: str, endpoint: object
+    ) -> None:
+        """
+        Note a route.
+
+        Raises:
+            RegistrationError: Nothing would reach it.
+        """
+        is_of_view = bool(declaration_of(endpoint).handler)
+        self._add(_Served(name, methods, path, is_of_view))
+
+    def with_those(self, others: Claims, prefix: str) -> Claims:
+        """
+        Return these claims, and those of a router that is included behind *prefix*.
+
+        Raises:
+            RegistrationError: Nothing would reach one of those.
+        """
+        together = Claims()
+        together._served += self._served
+        for served in others._served:
+            together._add(served._replace(path=prefix + served.path))
+        return together
+
+    def _add(self, served: _Served) -> None:
+        for earlier in self._served:
+            _refuse_captured(served, earlier)
+        self._served.append(served)
+
+
+def _refuse_captured(served: _Served, earlier: _Served) -> None:
+    if earlier.replaces(served):
+        raise RegistrationError(
+            f"{served.name} at {served.path!r}",
+            f"the earlier {earlier.name} at {earlier.path!r} serves the same "
+            f"requests, {'+'.join(sorted(earlier.methods & served.methods))}",
+            "Give it another path or method, or register one of them",
+        )
+    if earlier.captures(served):
+        raise RegistrationError(
+            f"{served.name} at {served.path!r}",
+            f"the earlier {earlier.name} at {earlier.path!r} captures it",
+            f"Declare {served.name} before {earlier.name}",
+        )

@@ -27,16 +27,16 @@ from throttled_views._binding import (
 )
 from throttled_views._functions import check_connection, check_functions
 from throttled_views._handlers import Definition, Handler
-from throttled_views._methods import WEBSOCKET
-from throttled_views._view_binding import SETTINGS
-from throttled_views.errors import ConfigurationError, ViewDefinitionError
-from throttled_views.limits import Limit, available, limits_of
-from throttled_views.routing import (
+from throttled_views._marks import (
     LIMITS_MARK,
     ROUTES_MARK,
     forget_marked,
     marked_in,
 )
+from throttled_views._methods import WEBSOCKET
+from throttled_views._view_binding import SETTINGS
+from throttled_views.errors import ConfigurationError, ViewDefinitionError
+from throttled_views.limits import Limit, available, limits_of
 
 __all__ = ["VERBS", "ClassBody", "definition_of"]
 

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from throttled_views._early import called
 from throttled_views._found import Found
+from throttled_views._marks import LIMITS_MARK
 from throttled_views._plan import Plan
 from throttled_views._problems import problem_of
 from throttled_views._rules import Rule
@@ -26,7 +27,7 @@ from throttled_views.limiter import default_limiter
 from throttled_views.limits import Exempt
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import OnStoreError
-from throttled_views.routing import LIMITS_MARK, ThrottledRoute
+from throttled_views.routing import ThrottledRoute
 
 __all__ = ["AuditedLimit", "AuditedRoute", "audit"]
 

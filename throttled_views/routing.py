@@ -5,36 +5,24 @@ Everything on a `ThrottledRouter` is limited, or refused when it is registered. 
 are decided in `APIRoute.handle`, which every FastAPI calls, however its routers are
 nested: before the body is read and before any dependency runs.
 
-It is one long file, because users write its parts in one breath: the decorators mark
-the methods of a view, and the router turns the marks into routes.
+Longer than other modules, because a router and its routes keep that promise together:
+what is registered in one way or another, and what a request of it meets.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
     Collection,
     Coroutine,
-    Iterator,
     Mapping,
     Sequence,
 )
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import (
-    Any,
-    ClassVar,
-    NoReturn,
-    Protocol,
-    TypeVar,
-    Unpack,
-    cast,
-    get_origin,
-)
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, NoReturn, TypeVar, Unpack
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
@@ -44,45 +32,27 @@ from starlette.types import Lifespan, Receive, Scope, Send
 from throttled_views._binding import (
     HandlerDecorator,
     HandlerT,
-    RouteCall,
-    can_stream,
-    copied,
     includes_by_endpoint,
     is_async,
-    is_method,
     is_stream,
-    mirror,
     name_of,
     not_async,
 )
-from throttled_views._claims import Served, refuse_captured
-from throttled_views._declaration import Declaration, declaration_of, declare
+from throttled_views._claims import Claims
+from throttled_views._declaration import Declaration, declaration_of
 from throttled_views._endpoints import guarded, is_guarded
-from throttled_views._functions import check_connection, check_functions
 from throttled_views._guard import guard_of
-from throttled_views._handlers import Definition, Handler, options_of
+from throttled_views._handlers import options_of
 from throttled_views._insides import declare_inside, unguarded
 from throttled_views._limited import refuse_a_handler
+from throttled_views._marks import RouteDecorators, limits_given, with_limits
 from throttled_views._methods import WEBSOCKET, joined, methods_of
 from throttled_views._openapi import document, held_by_dependencies
-from throttled_views._parts import Part
 from throttled_views._plan import Plan, decide_all, early_plans
-from throttled_views._view_binding import view_endpoint
-from throttled_views.errors import (
-    ConfigurationError,
-    RegistrationError,
-    StoreUnavailableError,
-    ViewDefinitionError,
-)
+from throttled_views._view_endpoints import View, check_is_complete, endpoint_of
+from throttled_views.errors import RegistrationError, StoreUnavailableError
 from throttled_views.limiter import Limiter, checked_limiter, default_limiter
-from throttled_views.limits import (
-    EXEMPT,
-    Limit,
-    LimitOptions,
-    Throttle,
-    check_distinct,
-    limits_of,
-)
+from throttled_views.limits import LimitOptions, Throttle
 from throttled_views.outcome import (
     SCOPE_KEY,
     Quick,
@@ -100,12 +70,7 @@ from throttled_views.stores.deciding import Taken
 
 __all__ = ["ThrottledRoute", "ThrottledRouter", "exempt", "limit", "route"]
 
-LIMITS_MARK = "__throttled_views_limits__"
-ROUTES_MARK = "__throttled_views_routes__"
-
-# What was marked in class bodies, and how, until the class is checked.
-_marked: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
-
+_ViewT = TypeVar("_ViewT", bound=View)
 
 # --- decorators of methods ------------------------------------------------------------
 
@@ -124,10 +89,10 @@ def limit(*throttles: Throttle, **options: Unpack[LimitOptions]) -> HandlerDecor
         ViewDefinitionError: It decorates what is no method, or one limited already.
     """
     refuse_a_handler(throttles[0] if len(throttles) == 1 else None, "@limit")
-    limits = _limits(throttles, options)
+    limits = limits_given(throttles, options)
 
     def decorate(handler: HandlerT, /) -> HandlerT:
-        return _with_limits(handler, limits, "limit(…)")
+        return with_limits(handler, limits, "limit(…)")
 
     return decorate
 
@@ -139,111 +104,11 @@ def exempt(handler: HandlerT, /) -> HandlerT:
     Raises:
         ViewDefinitionError: It decorates what is no method, or one limited already.
     """
-    return _with_limits(handler, (), "exempt")
+    return with_limits(handler, (), "exempt")
 
 
-def _limits(throttles: Sequence[Throttle], options: LimitOptions) -> tuple[Limit, ...]:
-    if not throttles:
-        msg = "@limit() limits nothing. Write for example @limit('5/m')"
-        raise ConfigurationError(msg)
-    if len(throttles) > 1 and EXEMPT in throttles:
-        msg = "EXEMPT stands alone. Write @exempt instead, or remove it"
-        raise ConfigurationError(msg)
-    limits = tuple(each for one in throttles for each in limits_of(one, **options))
-    check_distinct(limits)
-    for each in limits:
-        check_functions(each)
-    return limits
-
-
-def _with_limits(
-    handler: HandlerT, limits: tuple[Limit, ...], decorator: str
-) -> HandlerT:
-    _check_is_method(handler, f"@{decorator}", f"@limiter.{decorator}")
-    if hasattr(handler, LIMITS_MARK):
-        raise ViewDefinitionError(
-            name_of(handler),
-            "it has two of @limit and @exempt",
-            "Write one; several limits go into one @limit('5/m', '100/h')",
-        )
-    return _marked_copy(handler, LIMITS_MARK, limits)
-
-
-def _with_route(call: RouteCall) -> HandlerDecorator:
-    def decorate(handler: HandlerT, /) -> HandlerT:
-        decorator = f"@route.{call.verb}(…)"
-        _check_is_method(handler, decorator, f"@router.{call.verb}(…)")
-        calls = (call, *getattr(handler, ROUTES_MARK, ()))
-        return _marked_copy(handler, ROUTES_MARK, calls)
-
-    return decorate
-
-
-def _marked_copy(handler: HandlerT, mark: str, value: object) -> HandlerT:
-    """Return *handler* with *mark*. It is a copy: others may have the function, too."""
-    marked = copied(handler)
-    setattr(marked, mark, value)
-    _marked[marked] = {*_marked.pop(handler, ()), mark}
-    return marked
-
-
-def marked_in(body: str) -> Iterator[tuple[Any, str]]:
-    """Yield what was marked in a class body of this name, and how."""
-    for handler, marks in list(_marked.items()):
-        if name_of(handler).rpartition(".")[0] == body:
-            yield from ((handler, mark) for mark in sorted(marks))
-
-
-def forget_marked(body: str) -> None:
-    """Forget what was marked in a class body of this name."""
-    for handler, _ in list(marked_in(body)):
-        _marked.pop(handler, None)
-
-
-def _check_is_method(handler: Any, decorator: str, instead: str) -> None:
-    if not is_method(handler):
-        raise ViewDefinitionError(
-            name_of(handler),
-            f"{decorator} is for methods of a ThrottledView, and this is none",
-            f"Write {instead} on a function",
-        )
-
-
-class _Route:
-    """
-    Route decorators for methods of views: ``@route.get("/{id}")``.
-
-    They take what the methods of the installed FastAPI's `APIRouter` take. The path is
-    relative to the view's. Several on one method are several paths to it.
-    """
-
-    def __init__(self) -> None:
-        self.get = mirror(APIRouter.get, _with_route)
-        self.post = mirror(APIRouter.post, _with_route)
-        self.put = mirror(APIRouter.put, _with_route)
-        self.patch = mirror(APIRouter.patch, _with_route)
-        self.delete = mirror(APIRouter.delete, _with_route)
-        self.head = mirror(APIRouter.head, _with_route)
-        self.options = mirror(APIRouter.options, _with_route)
-        self.trace = mirror(APIRouter.trace, _with_route)
-        self.api_route = mirror(APIRouter.api_route, _with_route)
-        self.websocket = mirror(APIRouter.websocket, _with_route)
-
-
-route = _Route()
+route = RouteDecorators()
 """Route decorators for methods of views: ``@route.get("/{id}")``."""
-
-
-# --- views, as a router sees them -----------------------------------------------------
-
-
-class _View(Protocol):
-    """What a router needs of a view class."""
-
-    __throttled_definition__: ClassVar[Definition]
-
-
-_ViewT = TypeVar("_ViewT", bound=_View)
 
 
 # --- routes and routers ---------------------------------------------------------------
@@ -406,11 +271,11 @@ class ThrottledRouter(APIRouter):
             raise _unlimited("routes=[…]")
         self.limiter = checked_limiter(limiter)
         base: type[APIRoute] = kwargs.pop("route_class", ThrottledRoute)
-        self._served: list[Served] = []
+        self._claims = Claims()
         super().__init__(route_class=_route_class(self.limiter, base), **kwargs)
         self.lifespan_context = _closing(self.limiter.store, self.lifespan_context)
 
-    def add_view(self, view: type[_View], *, prefix: str = "", **kwargs: Any) -> None:
+    def add_view(self, view: type[View], *, prefix: str = "", **kwargs: Any) -> None:
         """
         Register all handlers of *view*.
 
@@ -424,10 +289,10 @@ class ThrottledRouter(APIRouter):
                 limited by nothing, or an earlier route captures it, or has its path and
                 method; or an argument is the whole router's.
         """
-        _check_is_complete(view)
+        check_is_complete(view)
         definition = view.__throttled_definition__
         for handler in definition.handlers:
-            endpoint = self._endpoint(view, handler)
+            endpoint = endpoint_of(view, handler, self.limiter)
             for call in handler.calls:
                 options = options_of(call, (kwargs, definition.options))
                 if len(call.args) < 2:  # noqa: PLR2004 - a WebSocket's second is its name
@@ -440,30 +305,6 @@ class ThrottledRouter(APIRouter):
         """Register *view*, as `add_view` does, and return it: a class decorator."""
         self.add_view(view)
         return view
-
-    def _endpoint(self, view: type[_View], handler: Handler) -> Any:
-        throttled = handler.throttled
-        parts = () if throttled is None else (Part(None, throttled.limits),)
-        declaration = Declaration(
-            view,
-            handler=handler.name,
-            parts=parts,
-            exempt=throttled is not None and not throttled.limits,
-            methods=handler.methods,
-            complete=handler.completed,
-        )
-        late = declaration.late_functions(self.limiter)
-        if view.__init__ is not object.__init__:
-            check_connection(handler.methods, view.__init__)
-        endpoint = view_endpoint(view, handler.name, made_first=bool(late))
-        if is_stream(endpoint) and not can_stream():
-            raise RegistrationError(
-                name_of(endpoint),
-                "this FastAPI does not serve async generators",
-                "Install fastapi>=0.134, or return a StreamingResponse",
-            )
-        declare(endpoint, declaration)
-        return endpoint
 
     def add_api_route(
         self, path: str, endpoint: Callable[..., Any], **kwargs: Any
@@ -479,21 +320,8 @@ class ThrottledRouter(APIRouter):
             raise _unlimited(f"a route of class {route_class.__name__}")
         methods = frozenset(map(str.upper, _checked_methods(path, kwargs)))
         name = kwargs.get("name") or get_name(endpoint)
-        self._claim(name, methods, path, endpoint)
+        self._claims.add(name, methods, self.prefix + path, endpoint)
         super().add_api_route(path, endpoint, **kwargs)
-
-    def _claim(
-        self,
-        name: str,
-        methods: frozenset[str],
-        path: str,
-        endpoint: Callable[..., Any],
-    ) -> None:
-        """Note what is on this router; refuse it if nothing would reach it."""
-        is_of_view = bool(declaration_of(endpoint).handler)
-        served = Served(name, methods, self.prefix + path, is_of_view)
-        refuse_captured(served, self._served)
-        self._served.append(served)
 
     def add_api_websocket_route(
         self, path: str, endpoint: Callable[..., Any], *args: Any, **kwargs: Any
@@ -507,7 +335,8 @@ class ThrottledRouter(APIRouter):
             RegistrationError: Nothing limits it.
             ViewDefinitionError: It is not async.
         """
-        self._claim(get_name(endpoint), frozenset((WEBSOCKET,)), path, endpoint)
+        methods = frozenset((WEBSOCKET,))
+        self._claims.add(get_name(endpoint), methods, self.prefix + path, endpoint)
         if not is_async(endpoint):
             raise not_async(name_of(endpoint), endpoint)
         declaration = declaration_of(endpoint)
@@ -526,13 +355,10 @@ class ThrottledRouter(APIRouter):
         if not isinstance(router, ThrottledRouter):
             raise _unlimited("an APIRouter")
         prefix = self.prefix + kwargs.get("prefix", "")
-        together = [*self._served]
-        for served in router._served:  # noqa: SLF001 - another of this class
-            here = served._replace(path=prefix + served.path)
-            refuse_captured(here, together)
-            together.append(here)
+        # Of another object of this class.
+        together = self._claims.with_those(router._claims, prefix)  # noqa: SLF001
         super().include_router(router, *args, **kwargs)
-        self._served = together  # an older FastAPI has claimed some of them, too
+        self._claims = together  # an older FastAPI has claimed some of them, too
 
     def add_route(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refuse: a plain Starlette route cannot be limited here."""
@@ -573,31 +399,6 @@ def _route_class(limiter: Limiter, base: type[APIRoute]) -> type[ThrottledRoute]
     """Return a class of routes that carry *limiter*, through any number of includes."""
     bases = (base,) if issubclass(base, ThrottledRoute) else (ThrottledRoute, base)
     return type("ThrottledRoute", bases, {"limiter": limiter})
-
-
-def _check_is_complete(view: type[_View]) -> None:
-    definition: Definition | None = getattr(view, "__throttled_definition__", None)
-    if isinstance(get_origin(view), type):
-        raise RegistrationError(
-            str(view), "it is no class of its own", f"Write 'class Books({view}): …'"
-        )
-    if not isinstance(cast("object", view), type):
-        raise RegistrationError(
-            name_of(view), "it is an instance", "Give the class itself"
-        )
-    if definition is None or not definition.handlers:
-        raise RegistrationError(
-            name_of(view),
-            "it has no handlers",
-            "Subclass ThrottledView and write 'async def get(self)'",
-        )
-    if inspect.isabstract(view):
-        missing = ", ".join(sorted(getattr(view, "__abstractmethods__", ())))
-        raise RegistrationError(
-            name_of(view),
-            f"it is abstract: {missing} is not implemented",
-            "Register a subclass that implements it",
-        )
 
 
 def _checked_methods(path: str, options: Mapping[str, Any]) -> Collection[str]:

@@ -19,16 +19,13 @@ from fastapi import params
 from throttled_views._binding import name_of
 from throttled_views._definition import VERBS, ClassBody, definition_of
 from throttled_views._handlers import Definition
+from throttled_views._marks import LIMITS_MARK, ROUTES_MARK
 from throttled_views._view_binding import SETTINGS
 from throttled_views.errors import ViewDefinitionError
 from throttled_views.limiter import Limiter
 from throttled_views.limits import KeyFunc, Throttle
 from throttled_views.quotas import Algorithm
-from throttled_views.routing import (
-    LIMITS_MARK,
-    ROUTES_MARK,
-    ThrottledRouter,
-)
+from throttled_views.routing import ThrottledRouter
 from throttled_views.throttled import Throttled
 
 __all__ = ["ThrottledView", "ThrottledViewMeta"]

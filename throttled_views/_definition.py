@@ -8,14 +8,9 @@ runs, with what to write instead.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
-from difflib import get_close_matches
-from enum import Enum
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, cast
-
-from fastapi import params
+from typing import Any
 
 from throttled_views._binding import (
     RouteCall,
@@ -34,15 +29,14 @@ from throttled_views._marks import (
     marked_in,
 )
 from throttled_views._methods import WEBSOCKET
-from throttled_views._view_binding import SETTINGS
-from throttled_views.errors import ConfigurationError, ViewDefinitionError
-from throttled_views.limits import Limit, available, limits_of
+from throttled_views._settings import check_settings, noted, setting_of
+from throttled_views.errors import ViewDefinitionError
+from throttled_views.limits import Limit, limits_of
 
 __all__ = ["VERBS", "ClassBody", "definition_of"]
 
 VERBS = ("get", "post", "put", "patch", "delete", "head", "options", "trace")
 
-_FASTAPI_VALUES = (params.Depends, params.Param, params.Body)
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -73,17 +67,13 @@ def definition_of(view: type) -> Definition:
     Raises:
         ConfigurationError: It could not be limited as declared.
     """
-    for name in SETTINGS:
-        with _noted(f"It is declared as {name_of(view)}.{name}"):
-            _check_setting(view, name)
-    _check_spelling(view)
-    _check_injected_values(view)
+    check_settings(view)
     _check_no_mark_is_lost(view)
     definition = Definition(
-        path=_setting(view, "path") or "",
+        path=setting_of(view, "path") or "",
         options={
-            "tags": tuple(_setting(view, "tags") or ()),
-            "dependencies": tuple(_setting(view, "dependencies") or ()),
+            "tags": tuple(setting_of(view, "tags") or ()),
+            "dependencies": tuple(setting_of(view, "dependencies") or ()),
         },
         handlers=tuple(_handlers(view)),
     )
@@ -106,18 +96,28 @@ def _handlers(view: type) -> Iterable[Handler]:
             _check_no_limit(raw, subject)
             continue
         _check_method(view, name, raw, subject)
-        for call in calls:
-            for method in call.methods or (WEBSOCKET,):
-                first = served.setdefault((method, call.path), name)
-                if first != name:
-                    raise ViewDefinitionError(
-                        subject + where(raw),
-                        f"{method} {call.path!r} of the view is served by {first}",
-                        "Give it a path of its own",
-                    )
-        with _noted(f"It is declared for {subject}{where(raw)}"):
+        _claim(calls, name, subject + where(raw), served)
+        with noted(f"It is declared for {subject}{where(raw)}"):
             handler = _handler(view, name, raw, calls)
         yield handler
+
+
+def _claim(
+    calls: Iterable[RouteCall],
+    name: str,
+    subject: str,
+    served: dict[tuple[str, str], str],
+) -> None:
+    """Note that a handler is served by *calls*; refuse it if another one is."""
+    for call in calls:
+        for method in call.methods or (WEBSOCKET,):
+            first = served.setdefault((method, call.path), name)
+            if first != name:
+                raise ViewDefinitionError(
+                    subject,
+                    f"{method} {call.path!r} of the view is served by {first}",
+                    "Give it a path of its own",
+                )
 
 
 def _check_no_limit(raw: object, subject: str) -> None:
@@ -145,14 +145,14 @@ def _handler(
     view: type, name: str, raw: object, calls: tuple[RouteCall, ...]
 ) -> Handler:
     marked: tuple[Limit, ...] | None = getattr(raw, LIMITS_MARK, None)
-    throttle = _setting(view, "throttle")
+    throttle = setting_of(view, "throttle")
     handler = Handler(
         name,
         calls,
         None,
-        key_func=_setting(view, "key_func"),
-        using=_setting(view, "using"),
-        bucket=_setting(view, "bucket"),
+        key_func=setting_of(view, "key_func"),
+        using=setting_of(view, "using"),
+        bucket=setting_of(view, "bucket"),
     )
     if marked is None and throttle is None:
         return handler
@@ -161,30 +161,6 @@ def _handler(
         check_functions(limit)
         check_connection(handler.methods, limit.key_func, limit.quota, limit.cost)
     return handler.with_limits(limits)
-
-
-def _setting(view: type, name: str) -> Any:
-    """Return what was written for *name*; a function is not bound to the class."""
-    raw = inspect.getattr_static(view, name, None)
-    return raw.__func__ if isinstance(raw, staticmethod) else raw
-
-
-def _check_spelling(view: type) -> None:
-    """Refuse what looks like a setting and is none: what it says would be left out."""
-    if "on_store_error" in vars(view):
-        raise ViewDefinitionError(
-            f"{name_of(view)}.on_store_error",
-            "it is an option of limits and limiters, not a setting of a view",
-            "Write throttle = Limit('100/m', on_store_error='deny')",
-        )
-    for name in vars(view):
-        for meant in get_close_matches(name, ("throttle", "key_func"), 1, cutoff=0.8):
-            if name not in (meant, "throttled"):
-                raise ViewDefinitionError(
-                    f"{name_of(view)}.{name}",
-                    f"it is no setting of a view, but nearly {meant!r}",
-                    f"Write {meant} = …, or give it another name",
-                )
 
 
 def _check_slash(view: type, definition: Definition) -> None:
@@ -196,54 +172,6 @@ def _check_slash(view: type, definition: Definition) -> None:
             f"{definition.path!r} ends with a slash, and paths below it begin with one",
             f"Write {definition.path[:-1]!r}",
         )
-
-
-def _check_setting(view: type, name: str) -> None:
-    value = _setting(view, name)
-    if value is None:
-        return
-    if name == "path" and not _is_path(value):
-        raise ViewDefinitionError(
-            f"{name_of(view)}.path",
-            f"{value!r} is no path",
-            "Write for example '/items'",
-        )
-    if name == "tags" and not _is_list_of(value, str, Enum):
-        raise ViewDefinitionError(
-            f"{name_of(view)}.tags", f"{value!r} is no list of tags", "Write ['items']"
-        )
-    if name == "dependencies" and not _is_list_of(value, params.Depends):
-        raise ViewDefinitionError(
-            f"{name_of(view)}.dependencies",
-            f"{value!r} is no list of dependencies",
-            "Write [Depends(…)]",
-        )
-    if name == "key_func":
-        check_functions(Limit("1/s", key_func=value))
-    if name == "using":
-        available(value)
-    if name == "bucket":
-        Limit("1/s", bucket=value)
-
-
-def _is_list_of(value: object, *kinds: type) -> bool:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        return False
-    return all(isinstance(each, kinds) for each in cast("Sequence[object]", value))
-
-
-def _is_path(value: object) -> bool:
-    return isinstance(value, str) and (not value or value.startswith("/"))
-
-
-@contextmanager
-def _noted(note: str) -> Generator[None]:
-    """Add *note* to an error, which does not know where it was declared."""
-    try:
-        yield
-    except ConfigurationError as error:
-        error.add_note(note)
-        raise
 
 
 def _check_no_mark_is_lost(view: type) -> None:
@@ -264,20 +192,6 @@ def _check_no_mark_is_lost(view: type) -> None:
 def _function(raw: Any) -> Any:
     """Return *raw*, or the function in a staticmethod or classmethod."""
     return getattr(raw, "__func__", raw)
-
-
-def _check_injected_values(view: type) -> None:
-    annotated = {
-        name for base in view.__mro__ for name in inspect.get_annotations(base)
-    }
-    for base in view.__mro__:
-        for name, value in vars(base).items():
-            if isinstance(value, _FASTAPI_VALUES) and name not in annotated:
-                raise ViewDefinitionError(
-                    f"{name_of(view)}.{name}",
-                    "it has no annotation, so nothing would be injected",
-                    f"Write '{name}: Annotated[<type>, {type(value).__name__}(…)]'",
-                )
 
 
 def _check_override(view: type, name: str, raw: object) -> None:

@@ -18,7 +18,7 @@ from throttled_views._declaration import (
     declare,
     limiting_dependencies,
 )
-from throttled_views._endpoints import Exchange, dependency_on
+from throttled_views._exchange import Exchange, dependency_on
 from throttled_views._guard import decide, write
 from throttled_views._methods import methods_of
 from throttled_views._parts import Binder, Part, late_functions

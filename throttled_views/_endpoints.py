@@ -12,19 +12,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from functools import partial, wraps
-from typing import (
-    Annotated,
-    Any,
-    NamedTuple,
-    TypeAlias,
-    TypeVar,
-    cast,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import Depends
 from fastapi.concurrency import run_in_threadpool
@@ -42,82 +33,21 @@ from throttled_views._binding import (
     with_globals_of,
 )
 from throttled_views._early import parameters_of
-from throttled_views._functions import solvable
-from throttled_views._rules import NO_ANSWERS, Answers
+from throttled_views._exchange import (
+    CONNECTION,
+    RESPONSE,
+    Exchange,
+    Guard,
+    Inputs,
+    dependency_on,
+    parameter,
+)
 
-__all__ = ["Exchange", "Guard", "dependency_on", "guarded", "is_guarded"]
+__all__ = ["guarded", "is_guarded"]
 
 _logger = logging.getLogger("throttled_views")
 
-T = TypeVar("T")
-
 _OF_ONE_KIND = (Request, WebSocket)  # which FastAPI gives for themselves
-
-_CONNECTION = "throttled_views_connection"
-_RESPONSE = "throttled_views_response"
-_BY_KEYWORD = inspect.Parameter.KEYWORD_ONLY
-
-
-class Exchange(NamedTuple):
-    """
-    A request, and what FastAPI made of it.
-
-    Attributes:
-        connection: The request.
-        response: The response that FastAPI will merge into the handler's.
-        answers: Those of the functions that were to be solved.
-        may_answer: Whether what the guard returns is the answer.
-    """
-
-    connection: HTTPConnection
-    response: Response
-    answers: Answers = NO_ANSWERS
-    may_answer: bool = True
-
-
-Guard: TypeAlias = Callable[[Exchange, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""Runs right before a handler, and calls it."""
-
-
-def dependency_on(
-    functions: Sequence[Any], use: Callable[[Exchange], Awaitable[T]]
-) -> Callable[..., Awaitable[T]]:
-    """Return a dependency that has *functions* solved, and gives what *use* does."""
-    inputs = _Inputs(functions)
-
-    async def dependency(**values: Any) -> T:
-        return await use(inputs.exchange_of(values))
-
-    cast("Any", dependency).__signature__ = inspect.Signature(inputs.parameters)
-    return dependency
-
-
-class _Inputs:
-    """
-    What FastAPI is to give a guard: the request, the response, and answers.
-
-    Attributes:
-        parameters: By which it is asked for that.
-    """
-
-    def __init__(self, functions: Sequence[Any]) -> None:
-        # By identity, so that stacked guards ask for the same under the same name.
-        self._names = {f"throttled_views_{id(each)}": id(each) for each in functions}
-        solved = [Annotated[Any, Depends(solvable(each))] for each in functions]
-        self.parameters = [
-            _parameter(_CONNECTION, HTTPConnection),
-            _parameter(_RESPONSE, Response),
-            *map(_parameter, self._names, solved),
-        ]
-
-    def exchange_of(self, values: Mapping[str, Any]) -> Exchange:
-        """Return what FastAPI gave, which is among *values*."""
-        answers = {known: values[name] for name, known in self._names.items()}
-        return Exchange(values[_CONNECTION], values[_RESPONSE], answers)
-
-
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, _BY_KEYWORD, annotation=annotation)
 
 
 def guarded(handler: Any, guard: Guard, functions: Sequence[Any] = ()) -> Any:
@@ -143,7 +73,7 @@ def _faces_of(handler: Any) -> tuple[Any, ...]:
 
 
 def _guarded_coroutine(handler: Any, guard: Guard, functions: Sequence[Any]) -> Any:
-    name, inputs, direct = _CONNECTION, _Inputs(functions), _DirectCalls(handler)
+    name, inputs, direct = CONNECTION, Inputs(functions), _DirectCalls(handler)
     serve = handler if is_async(handler) else partial(_served_in_thread, handler)
     signature = inspect.signature(handler)
     ours = [each.name for each in inputs.parameters]
@@ -182,12 +112,12 @@ def _taken_by(handler: Any) -> dict[str, str]:
         kind = each.annotation
         if get_origin(kind) is Annotated:
             kind = get_args(kind)[0]
-        if not isinstance(kind, type) or each.name in {_CONNECTION, _RESPONSE}:
+        if not isinstance(kind, type) or each.name in {CONNECTION, RESPONSE}:
             continue
         if issubclass(kind, Response):
-            taken[each.name] = _RESPONSE
+            taken[each.name] = RESPONSE
         elif issubclass(kind, HTTPConnection) and not issubclass(kind, _OF_ONE_KIND):
-            taken[each.name] = _CONNECTION
+            taken[each.name] = CONNECTION
     return taken
 
 
@@ -228,7 +158,7 @@ class _DirectCalls:
 def _guarded_stream(
     handler: Any, guard: Guard, functions: Sequence[Any], *, in_thread: bool = False
 ) -> Any:
-    name, inner_too = _CONNECTION, is_guarded(handler)
+    name, inner_too = CONNECTION, is_guarded(handler)
     closing: Any = aclosing
 
     async def decide_first(exchange: Exchange) -> Exchange:
@@ -252,7 +182,7 @@ def _guarded_stream(
         handler,
         endpoint_in_thread if in_thread else endpoint,
         [each for each in signature.parameters.values() if each.name != name],
-        [_parameter(name, Annotated[Exchange, Depends(dependency)])],
+        [parameter(name, Annotated[Exchange, Depends(dependency)])],
     )
 
 
@@ -280,6 +210,6 @@ def _with_face_of(
 def is_guarded(endpoint: Callable[..., Any]) -> bool:
     """Tell whether *endpoint* was made by `guarded`, or is around one that was."""
     try:
-        return _CONNECTION in inspect.signature(endpoint).parameters
+        return CONNECTION in inspect.signature(endpoint).parameters
     except (TypeError, ValueError):  # it does not tell
         return False

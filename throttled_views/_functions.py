@@ -40,14 +40,17 @@ from throttled_views.limits import Limit
 from throttled_views.quotas import Quota
 
 __all__ = [
+    "FASTAPI_VALUES",
     "check_connection",
     "check_function",
     "check_functions",
     "solvable",
 ]
 
+FASTAPI_VALUES = (params.Depends, params.Param, params.Body)
+"""Classes of what says that FastAPI is to inject something."""
+
 _NOTHING = inspect.Parameter.empty
-_FASTAPI_VALUES = (params.Depends, params.Param, params.Body)
 _MAKERS = (ClientIP, first_of, header_key, path_key)
 _OF_METHODS = ("self", "cls")
 _UNNAMED = {
@@ -187,7 +190,7 @@ def _problem(parameter: inspect.Parameter) -> str | None:
         return f"its parameter {name!r} {_UNNAMED[parameter.kind]}"
     if name in _OF_METHODS:
         return f"it takes {name!r}, and is not called as a method"
-    if isinstance(parameter.default, _FASTAPI_VALUES):
+    if isinstance(parameter.default, FASTAPI_VALUES):
         return None
     if annotation is _NOTHING:
         return f"its parameter {name!r} has no annotation"

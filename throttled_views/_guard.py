@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 from starlette.websockets import WebSocketState
 
-from throttled_views._endpoints import Exchange, Guard
+from throttled_views._exchange import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
 from throttled_views._rules import NO_ANSWERS, Answers
 from throttled_views._settlement import ERROR, settle, settle_soon

@@ -1,5 +1,6 @@
 """The fields of the IETF's draft, read by a parser of structured fields."""
 
+import copy
 from typing import Any
 
 import http_sf
@@ -280,6 +281,17 @@ def test_a_policy_knows_its_names() -> None:
         "X-RateLimit-Reset",
         "Retry-After",
     ) == LEGACY_HEADERS.names
+
+
+def test_the_policy_is_a_value() -> None:
+    """It has no options, so that all are equal; and it takes no attributes."""
+    policy = IETFHeaders()
+
+    assert {policy} == {IETFHeaders(), copy.deepcopy(policy)}
+    assert policy != RateLimitHeaderPolicy()
+    assert "IETFHeaders()" == repr(policy)
+    with pytest.raises(AttributeError):
+        setattr(policy, "limit", "X-Limit")  # noqa: B010 - it has no such attribute
 
 
 @pytest.mark.parametrize("policy", [RateLimitHeaderPolicy(), IETFHeaders(), None])

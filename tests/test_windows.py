@@ -480,6 +480,15 @@ def test_counts_fit_however_often_quota_and_clock_change() -> None:
     assert Windows(0, 2**40 - 1, 0) == rebased == new.unpack(new.pack(rebased))
 
 
+def test_counters_are_values() -> None:
+    """Equal ones are the same: of one kind, and of the same numbers."""
+    kernel = FixedWindow(10, period_us=1000)
+
+    assert {kernel} == {kernel, FixedWindow(10, period_us=1000)}
+    assert kernel not in (FixedWindow(10, 999), FixedWindow(9, 1000))
+    assert kernel != SlidingWindow(10, period_us=1000)
+
+
 counts = st.integers(0, 2**40 - 1)
 periods_us = st.integers(1, 20) | st.integers(1, CENTURY_US)
 indices = st.integers(-3, 20)

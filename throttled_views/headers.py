@@ -94,7 +94,6 @@ LEGACY_HEADERS = RateLimitHeaderPolicy(
 """The ``X-RateLimit-*`` names. The reset is in seconds from now here, too."""
 
 
-@dataclass(frozen=True, slots=True)
 class IETFHeaders:
     """
     The fields of draft-ietf-httpapi-ratelimit-headers-11, which tell of all limits.
@@ -105,6 +104,20 @@ class IETFHeaders:
     refuses, until the same request would be admitted, which is what ``Retry-After``
     says, too. Seconds are rounded up: who goes by them is never too early.
     """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether *other* is this policy, which has no options."""
+        return isinstance(other, IETFHeaders) or NotImplemented
+
+    def __hash__(self) -> int:
+        """Return a hash of the class."""
+        return hash(IETFHeaders)
+
+    def __repr__(self) -> str:
+        """Return the call that makes it."""
+        return "IETFHeaders()"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction
 from time import perf_counter
@@ -51,8 +50,7 @@ is in `Limit.shadow`; ``"unavailable"`` could not be asked, and denies then;
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckedLimit:
+class CheckedLimit(NamedTuple):
     """
     A limit of one handler. Every event of it has the same object, so it may be a key.
 
@@ -115,10 +113,11 @@ class CheckEvent(NamedTuple):
         return None if self.make_result is None else self.make_result()
 
 
-@dataclass(frozen=True, slots=True)
-class StoreStateEvent:
+class StoreStateEvent(NamedTuple):
     """
     A store went down, or is up again.
+
+    Do not unpack it: it may get further fields.
 
     Attributes:
         available: Whether the store decides from now on.

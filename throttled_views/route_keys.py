@@ -8,8 +8,7 @@ tells places apart; what prefixes it has is in the scope of a request alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import fastapi.routing
 from starlette.routing import Host, Match, Mount
@@ -20,17 +19,21 @@ from throttled_views.errors import ConfigurationError
 __all__ = ["ByEndpoint", "ByTemplate", "RouteKey", "by_endpoint", "by_template"]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class ByEndpoint:
-    """The type of `by_endpoint`."""
+    """The type of `by_endpoint`, of which there is one instance."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
         """Return the name it is written by."""
         return "by_endpoint"
 
+    def __reduce__(self) -> str:
+        """Stay the one instance when copied or pickled."""
+        return "by_endpoint"
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ByTemplate:
+
+class ByTemplate(NamedTuple):
     """
     The type of `by_template`.
 

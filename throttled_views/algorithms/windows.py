@@ -18,7 +18,6 @@ Counts stay below 2**40 and times below 2**53. Products do not; Python has no bo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from throttled_views.quotas import Quota
@@ -32,7 +31,6 @@ _COUNT_MASK = (1 << _COUNT_BITS) - 1
 _StateT = TypeVar("_StateT")
 
 
-@dataclass(frozen=True, slots=True)
 class Counter(ABC, Generic[_StateT]):
     """
     What all kernels that count have in common; see `Kernel`.
@@ -42,8 +40,24 @@ class Counter(ABC, Generic[_StateT]):
         period_us: Length of a window in microseconds.
     """
 
-    capacity: int
-    period_us: int
+    __slots__ = ("capacity", "period_us")
+
+    def __init__(self, capacity: int, period_us: int) -> None:
+        self.capacity = capacity
+        self.period_us = period_us
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether *other* counts in the same way, by the same numbers."""
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return self._numbers() == other._numbers()
+
+    def __hash__(self) -> int:
+        """Return a hash of the numbers."""
+        return hash(self._numbers())
+
+    def _numbers(self) -> tuple[int, int]:
+        return self.capacity, self.period_us
 
     @classmethod
     def of(cls, quota: Quota) -> Self:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress
 from typing import TypeAlias
 
@@ -42,9 +42,10 @@ StoreListener: TypeAlias = Callable[[StoreUnavailableError | None], None]
 """Is told when a store goes down, and why; or, with None, that it is up again."""
 
 
-@dataclass(frozen=True, slots=True)
 class _LocalReceipt(Receipt):
     """A receipt of what this process charged while the store was down."""
+
+    __slots__ = ()
 
 
 class Failover:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cached_property
 
 from starlette.applications import Starlette
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from throttled_views._binding import name_of
@@ -185,6 +184,8 @@ def _check_is_early(rule: Rule) -> None:
 
 def _has_cors(app: object) -> bool:
     """Tell whether there is a `CORSMiddleware` in what *app* is around."""
+    from starlette.middleware.cors import CORSMiddleware  # noqa: PLC0415 - few have one
+
     seen = set[int]()
     while app is not None and id(app) not in seen:
         seen.add(id(app))  # one may be around itself

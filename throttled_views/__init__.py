@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 # Before what needs it: from the depth of our own imports it takes a tenth longer, since
 # Python 3.11 maps a piece of stack for call after call there, and unmaps it again.
-import fastapi  # noqa: F401
+import fastapi  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 from throttled_views.context import RateLimitContext
 from throttled_views.errors import (

@@ -18,6 +18,7 @@ from throttled_views._functions import (
     check_function,
     check_functions,
 )
+from throttled_views._given import DEFAULT_PREFIX, checked_prefix, checked_store
 from throttled_views._limited import exempt, limiting, refuse_a_handler
 from throttled_views._numbers import Numbers
 from throttled_views._rules import Rule
@@ -59,12 +60,7 @@ from throttled_views.route_keys import (
 from throttled_views.stores.base import Store
 from throttled_views.stores.failover import Failover
 from throttled_views.stores.memory import MemoryStore
-from throttled_views.throttled import (
-    DEFAULT_PREFIX,
-    Throttled,
-    checked_prefix,
-    checked_store,
-)
+from throttled_views.throttled import Throttled
 
 __all__ = ["Limiter"]
 

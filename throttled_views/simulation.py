@@ -16,12 +16,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
+from itertools import pairwise
 from math import inf
 from operator import itemgetter
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
+from throttled_views._spans import spans_of
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
 from throttled_views.algorithms.kernels import counts_apart, kernel_of
@@ -39,16 +40,6 @@ __all__ = [
 ]
 
 _SECOND_US = 1_000_000
-_MINUTE_US = 60 * _SECOND_US
-_HOUR_US = 60 * _MINUTE_US
-_DAY_US = 24 * _HOUR_US
-# Lengths of time that people read well.
-_ROUND_US = (
-    *(digit * 10**power for power in range(6) for digit in (1, 2, 5)),
-    *(many * _SECOND_US for many in (1, 2, 5, 10, 15, 30)),
-    *(many * _MINUTE_US for many in (1, 2, 5, 10, 15, 30)),
-    *(many * _HOUR_US for many in (1, 2, 3, 6, 12)),
-)
 
 
 class Arrival(NamedTuple):
@@ -244,13 +235,16 @@ def simulate(  # noqa: PLR0913 - each is an independent choice
         raise ValueError(msg)
     kernels = _kernels(quotas, using, max_delay_us)
     waits = [*waits_us(watch(arrivals, using), kernels)]
-    start_us, span_us, edges = _spans(arrivals, spans)
+    starts_us = range(1)  # an end, and no span
+    if arrivals:
+        starts_us = spans_of(arrivals[0].at_us, arrivals[-1].at_us, spans)
+    edges = [bisect_left(arrivals, at_us, key=itemgetter(0)) for at_us in starts_us]
     parts = [waits[first:last] for first, last in pairwise(edges)]
     return Simulation(
         using,
         tuple(_counted(quota, using) for quota in quotas),
-        start_us,
-        span_us,
+        starts_us.start,
+        starts_us.step,
         admitted=tuple(part.count(0) for part in parts),
         waiting=tuple(len(part) - part.count(0) - part.count(None) for part in parts),
         refused=tuple(part.count(None) for part in parts),
@@ -270,29 +264,6 @@ def _kernels(
 def _counted(quota: Quota, using: Algorithm) -> Quota:
     """Return *quota* as an algorithm can count it: windows without the burst."""
     return Quota(quota.limit, quota.period) if counts_apart(using) else quota
-
-
-def _spans(arrivals: Sequence[Arrival], most: int) -> tuple[int, int, list[int]]:
-    """Return the start and length of spans, and which arrival each begins with."""
-    if not arrivals:
-        return 0, 1, [0]
-    first_us, last_us = arrivals[0].at_us, arrivals[-1].at_us
-    span_us = next(
-        length_us
-        for length_us in _lengths_us()
-        if last_us // length_us - first_us // length_us < most
-    )
-    first, last = first_us // span_us, last_us // span_us
-    edges = [
-        bisect_left(arrivals, span * span_us, key=itemgetter(0))
-        for span in range(first, last + 2)
-    ]
-    return first * span_us, span_us, edges
-
-
-def _lengths_us() -> Iterator[int]:
-    yield from _ROUND_US
-    yield from (days * _DAY_US for days in count(1))
 
 
 # --- patterns -------------------------------------------------------------------------

@@ -9,25 +9,17 @@ from itertools import compress
 from time import perf_counter
 from typing import Self, cast
 
+from throttled_views._given import (
+    DEFAULT_PREFIX,
+    checked_key,
+    checked_prefix,
+    checked_store,
+    limits_by_hand,
+)
 from throttled_views._rules import Rule
-from throttled_views.errors import (
-    ConfigurationError,
-    InvalidKeyError,
-    StoreUnavailableError,
-    shown,
-)
-from throttled_views.hooks import (
-    Audience,
-    CheckOutcome,
-)
-from throttled_views.limits import (
-    Limit,
-    Throttle,
-    available,
-    limits_of,
-    names_of,
-    slots_of,
-)
+from throttled_views.errors import ConfigurationError, StoreUnavailableError
+from throttled_views.hooks import Audience, CheckOutcome
+from throttled_views.limits import Limit, Throttle, available, names_of, slots_of
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import (
     Charge,
@@ -42,34 +34,6 @@ from throttled_views.stores.failover import Failover
 from throttled_views.stores.memory import MemoryStore
 
 __all__ = ["Throttled"]
-
-DEFAULT_PREFIX = "throttled_views"
-
-
-def checked_store(store: object) -> Store:
-    """Return *store* if it is one, as far as can be seen."""
-    if isinstance(store, type) or not callable(getattr(store, "acquire", None)):
-        kind = store if isinstance(store, type) else type(store)
-        is_for_redis = kind.__module__.partition(".")[0] == "redis" or kind is str
-        redis = "RedisStore('redis://localhost:6379/0')"
-        write = redis if is_for_redis else "MemoryStore()"
-        msg = f"store={shown(store)} is no store. Write for example store={write}"
-        raise ConfigurationError(msg)
-    return cast("Store", store)
-
-
-def checked_prefix(prefix: object) -> str:
-    """Return *prefix* if it can be the first part of keys."""
-    if not isinstance(prefix, str):
-        msg = f"prefix={prefix!r} is no text. Write for example prefix='my_app'"
-        raise ConfigurationError(msg)
-    return prefix
-
-
-def _checked_key(key: object) -> str:
-    if not isinstance(key, str) or not key:
-        raise InvalidKeyError(key, "The caller of Throttled")
-    return key
 
 
 class Throttled:
@@ -108,13 +72,7 @@ class Throttled:
         store: Store | None = None,
         prefix: str = DEFAULT_PREFIX,
     ) -> None:
-        limits = limits_of(quota)
-        if not limits:
-            msg = "EXEMPT is no limit to check by hand. Leave the check out"
-            raise ConfigurationError(msg)
-        for limit in limits:
-            _check_by_hand(limit)
-        self.limits = limits
+        self.limits = limits = limits_by_hand(quota)
         self._audience, self._is_enabled = Audience(), _always
         self._store: Store | None = (
             MemoryStore() if store is None else checked_store(store)
@@ -264,7 +222,7 @@ class Throttled:
         return self._store
 
     def _charges(self, key: str, cost: int) -> list[Charge]:
-        key = _checked_key(key)
+        key = checked_key(key)
         checked_cost(cost)
         charges = [rule.charge_to(rule.key(key)) for rule in self.rules]
         return [replace(each, cost=cost * each.cost) for each in charges]
@@ -282,25 +240,3 @@ def _always() -> bool:
 
 def _governing(results: Sequence[RateLimitResult]) -> RateLimitResult:
     return min(results, key=lambda result: urgency(decision_of(result)))
-
-
-def _check_by_hand(limit: Limit) -> None:
-    """Raise ConfigurationError if *limit* says what needs a request to be known."""
-    if not isinstance(limit.quota, Quota) or not isinstance(limit.cost, int):
-        msg = (
-            "A quota or cost function needs a request, and there is none here. Write "
-            "a quota, for example Throttled('5/m')"
-        )
-        raise ConfigurationError(msg)
-    if limit.refund_when is not None:
-        msg = (
-            "refund_when needs a response, and there is none here. Write "
-            "'await throttled.refund(result)' where it is to be given back"
-        )
-        raise ConfigurationError(msg)
-    if limit.shadow:
-        msg = (
-            "shadow=True is for limits of routes. By hand, look at what "
-            "'await throttled.limit(key)' returns, and go on"
-        )
-        raise ConfigurationError(msg)

@@ -178,7 +178,7 @@ def compare(
     Raises:
         ValueError: *spans* is below 1, or something arrives before 0.
     """
-    arrivals = sorted(arrivals, key=itemgetter(0))
+    arrivals = _in_order(arrivals)
     known: dict[tuple[AnyKernel, ...], Simulation] = {}
     found: list[Simulation] = []
     for using in Algorithm:
@@ -229,10 +229,7 @@ def simulate(  # noqa: PLR0913 - each is an independent choice
     if spans < 1:
         msg = f"spans={spans} shows nothing. Write 1 or more"
         raise ValueError(msg)
-    arrivals = sorted(arrivals, key=itemgetter(0))
-    if arrivals and arrivals[0].at_us < 0:
-        msg = f"{arrivals[0]} is before the beginning. Write an at_us of 0 or more"
-        raise ValueError(msg)
+    arrivals = _in_order(arrivals)
     kernels = _kernels(quotas, using, max_delay_us)
     waits = [*waits_us(watch(arrivals, using), kernels)]
     starts_us = range(1)  # an end, and no span
@@ -250,6 +247,14 @@ def simulate(  # noqa: PLR0913 - each is an independent choice
         refused=tuple(part.count(None) for part in parts),
         longest_wait_us=max((wait for wait in waits if wait), default=0),
     )
+
+
+def _in_order(arrivals: Iterable[Arrival]) -> Sequence[Arrival]:
+    in_order = sorted(arrivals, key=itemgetter(0))
+    if in_order and in_order[0].at_us < 0:
+        msg = f"{in_order[0]} is before the beginning. Write an at_us of 0 or more"
+        raise ValueError(msg)
+    return in_order
 
 
 def _kernels(

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any, TypeVar
 
 import typer
 from rich.progress import Progress
@@ -60,6 +61,8 @@ from throttled_views.quotas import Quota
 from throttled_views.simulation import Arrival
 
 __all__ = ["app"]
+
+_T = TypeVar("_T")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -112,9 +115,7 @@ def peek(  # noqa: PLR0913 - each is an option
     held_to = None if quota is None else Quota.parse(quota)
     loaded = load(target, factory=factory, app_dir=app_dir)
     counts = Counts(loaded, handler, client, limit, redis)
-    with redirect_stdout(sys.stderr):  # for key functions that print
-        peeks = asyncio.run(counts.peek(held_to, cost))
-    print_peeks(peeks, as_json=as_json)
+    print_peeks(_done(counts.peek(held_to, cost)), as_json=as_json)
 
 
 @app.command()
@@ -137,9 +138,13 @@ def reset(  # noqa: PLR0913 - each is an option
     client = _client(principal, address, header, path)
     loaded = load(target, factory=factory, app_dir=app_dir)
     counts = Counts(loaded, handler, client, limit, redis)
+    print_resets(_done(counts.reset()), as_json=as_json)
+
+
+def _done(work: Coroutine[Any, Any, _T]) -> _T:
+    """Return what *work* does; what a key function prints is no result of a command."""
     with redirect_stdout(sys.stderr):
-        resets = asyncio.run(counts.reset())
-    print_resets(resets, as_json=as_json)
+        return asyncio.run(work)
 
 
 def _client(

@@ -21,7 +21,7 @@ from throttled_views.cli._console import (
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.simulation import Arrival, Simulation, compare
 
-__all__ = ["Compared", "Family", "families"]
+__all__ = ["Compared", "Family", "families", "outcomes_of"]
 
 
 class Family(NamedTuple):
@@ -41,6 +41,11 @@ def families(simulations: Iterable[Simulation]) -> list[Family]:
         else:
             found.append(Family([str(each.using)], each))
     return found
+
+
+def outcomes_of(simulation: Simulation) -> tuple[Sequence[int], ...]:
+    """Return how many of each span were admitted, after a wait, or refused."""
+    return simulation.admitted, simulation.waiting, simulation.refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +156,7 @@ def _data(simulation: Simulation) -> dict[str, object]:
 
 def _cells(simulation: Simulation) -> list[Text]:
     """Return the numbers of each span, and those of all together, below each other."""
-    counts = simulation.admitted, simulation.waiting, simulation.refused
+    counts = outcomes_of(simulation)
     rows = [*zip(*counts, strict=True), tuple(map(sum, counts))]
     widths = [len(f"{total:,}") for total in rows[-1]]
     return [_cell(row, widths, rows[-1]) for row in rows]

@@ -16,7 +16,6 @@ from rich.text import Text
 
 __all__ = [
     "duration_text",
-    "errors",
     "moment_text",
     "output",
     "print_json",
@@ -40,20 +39,20 @@ def output() -> Console:
     return Console(width=width, highlight=False)
 
 
-def errors() -> Console:
+def _errors() -> Console:
     """Return the console that everything else goes to."""
     return Console(stderr=True, highlight=False)
 
 
 def warn(text: str) -> None:
     """Tell a person, beside the results, in a line."""
-    errors().print(Text(text), soft_wrap=True)
+    _errors().print(Text(text), soft_wrap=True)
 
 
 @contextmanager
 def progress() -> Generator[Progress]:
     """Show how far it is, to somebody who looks."""
-    console = errors()
+    console = _errors()
     bar = Progress(console=console, transient=True, disable=not console.is_terminal)
     # Older versions of Rich end the line of a bar that they do not show.
     with nullcontext() if bar.disable else bar:

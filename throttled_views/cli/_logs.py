@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from throttled_views.cli._console import errors
+from throttled_views.cli._console import warn
 from throttled_views.cli._mistakes import CommandError
 from throttled_views.keys import client_ip
 from throttled_views.simulation import Arrival
@@ -69,7 +69,7 @@ def _read(lines: Iterable[str]) -> list[Arrival]:
         )
         raise CommandError(msg)
     if unread:
-        errors().print(f"{unread:,} of {len(found):,} lines tell no time: left out")
+        warn(f"{unread:,} of {len(found):,} lines tell no time: left out")
     return arrivals
 
 

@@ -9,9 +9,9 @@ import typer
 
 from throttled_views.errors import ThrottledViewsError
 
-__all__ = ["MISTAKE", "CommandError", "telling_mistakes"]
+__all__ = ["CommandError", "telling_mistakes"]
 
-MISTAKE = 2
+_MISTAKE = 2
 """Exit code of a command that could not be carried out as it was written."""
 
 
@@ -26,4 +26,4 @@ def telling_mistakes() -> Generator[None]:
         yield
     except (CommandError, ThrottledViewsError) as error:
         typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(MISTAKE) from None
+        raise typer.Exit(_MISTAKE) from None

@@ -10,10 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from throttled_views.cli._compared import Compared, Family, families
+from throttled_views.cli._compared import Compared, Family, families, outcomes_of
 from throttled_views.cli._console import duration_text, moment_text
 from throttled_views.cli._mistakes import CommandError
-from throttled_views.simulation import Simulation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +21,7 @@ __all__ = ["check_plot", "plot"]
 
 _FORMATS = (".png", ".svg")
 _INK, _FAINT, _GRID = "#22303c", "#6b7a88", "#e3e8ec"
-# Told apart by whoever sees few colours, too: their lightness differs.
+# By `outcomes_of`. Their lightness differs, for whoever sees few colours.
 _COLOURS = {"admitted": "#1b7f79", "after a wait": "#f2b134", "refused": "#d1495b"}
 _WIDTH, _PANEL_HEIGHT, _MARGINS = 10.0, 1.7, 1.3  # inches
 _DOTS_PER_INCH = 144
@@ -82,7 +81,7 @@ def plot(compared: Compared, path: Path) -> None:
         _draw(panel, family)
     first = found[0].simulation
     panels[0].set_ylim(
-        0, _HEADROOM * max(map(sum, zip(*_outcomes(first), strict=True)))
+        0, _HEADROOM * max(map(sum, zip(*outcomes_of(first), strict=True)))
     )
     _label_time(panels[-1], first.starts_us)
     span = duration_text(first.span_us)
@@ -105,7 +104,7 @@ def _draw(panel: Axes, family: Family) -> None:
     """Draw what became of arrivals by one kind of algorithm, stacked."""
     each = family.simulation
     below = [0] * len(each.admitted)
-    outcomes = _outcomes(each)
+    outcomes = outcomes_of(each)
     for (label, colour), counts in zip(_COLOURS.items(), outcomes, strict=True):
         panel.bar(
             range(len(counts)),
@@ -122,11 +121,6 @@ def _draw(panel: Axes, family: Family) -> None:
     )
     panel.set_title(_totals(outcomes), loc="right", color=_FAINT, fontsize=9.5)
     _tidy(panel)
-
-
-def _outcomes(simulation: Simulation) -> tuple[Sequence[int], ...]:
-    """Return the counts of *simulation*, in the order of `_COLOURS`."""
-    return simulation.admitted, simulation.waiting, simulation.refused
 
 
 def _totals(outcomes: Sequence[Sequence[int]]) -> str:

@@ -156,12 +156,12 @@ class ThrottledRoute(APIRoute):
         takes_along = bool(self.all_plans) and includes_by_endpoint()
         self.endpoint = on_its_own if takes_along else serving
         # Exempt ones, too: an inclusion may have dependencies that limit.
-        told_methods: frozenset[str] = frozenset(self.methods or ())
+        own_methods: frozenset[str] = frozenset(self.methods or ())
         quick = self.plans[0].quick if len(self.plans) == 1 else None
         if any(rule.is_refundable for plan in self.all_plans for rule in plan.rules):
             quick = None  # which does not wait for the end of a request
         # Together: looking an attribute up is not free in an object of this size.
-        self._path = told_methods, quick, super().handle
+        self._path = own_methods, quick, super().handle
 
     def _plans_of(
         self, declaration: Declaration, limiter: Limiter, *, by_dependency: bool
@@ -179,8 +179,8 @@ class ThrottledRoute(APIRoute):
         self, scope: Scope, receive: Receive, send: Send
     ) -> Coroutine[Any, Any, None]:
         """Serve the request, or refuse it. A 405 is none of our business."""
-        told_methods, quick, serve = self._path
-        if scope["method"] not in told_methods:
+        own_methods, quick, serve = self._path
+        if scope["method"] not in own_methods:
             return serve(scope, receive, send)
         if quick is None or SCOPE_KEY in scope or not quick.machinery.enabled:
             return self._decide_and_handle(scope, receive, send)

@@ -83,8 +83,8 @@ class Counts:
                 [known] = await store.peek([charge])
                 await store.reset([charge.key])
             # Another quota than the one that counted tells nothing of what it finds.
-            is_told = charge.quota is not _ANY
-            was_counted = known.state.reset_after > 0 if is_told else None
+            is_its_own = charge.quota is not _ANY
+            was_counted = known.state.reset_after > 0 if is_its_own else None
             resets.append(Reset(counted.rule.name, charge.key, was_counted))
         return resets
 

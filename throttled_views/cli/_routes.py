@@ -18,14 +18,14 @@ def faults_of(routes: Sequence[AuditedRoute]) -> str:
     """Return which *routes* are unlimited or have a problem; nothing if all is well."""
     unlimited = [each for each in routes if each.is_unlimited]
     faulty = [each for each in routes if each.problem is not None]
-    told = (
-        _told(unlimited, "route is unlimited", "routes are unlimited"),
-        _told(faulty, "route has a problem", "routes have a problem"),
+    faults = (
+        _named(unlimited, "route is unlimited", "routes are unlimited"),
+        _named(faulty, "route has a problem", "routes have a problem"),
     )
-    return "; ".join(filter(None, told))
+    return "; ".join(filter(None, faults))
 
 
-def _told(routes: Sequence[AuditedRoute], one: str, many: str) -> str:
+def _named(routes: Sequence[AuditedRoute], one: str, many: str) -> str:
     names = ", ".join(f"{_methods(each)} {_path(each)}" for each in routes)
     what = one if len(routes) == 1 else many
     return f"{len(routes)} {what}: {names}" if routes else ""

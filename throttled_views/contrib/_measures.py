@@ -56,7 +56,7 @@ STATISTICS = (
         "{key}",
         only_grows=False,
         documentation="Keys that the store keeps in this process.",
-        read=lambda told: told.keys,
+        read=lambda known: known.keys,
     ),
     Statistic(
         "evictions",
@@ -66,7 +66,7 @@ STATISTICS = (
         documentation=(
             "Keys dropped at the bound of the store although their quota was not whole."
         ),
-        read=lambda told: told.evictions,
+        read=lambda known: known.evictions,
     ),
     Statistic(
         "exhausted_evictions",
@@ -76,7 +76,7 @@ STATISTICS = (
         documentation=(
             "Keys dropped at the bound of the store although they had no request left."
         ),
-        read=lambda told: told.exhausted_evictions,
+        read=lambda known: known.exhausted_evictions,
     ),
     Statistic(
         "cached_refusals",
@@ -84,15 +84,15 @@ STATISTICS = (
         "{refusal}",
         only_grows=True,
         documentation="Calls known to be refused, which cost no round trip.",
-        read=lambda told: told.cached_refusals,
+        read=lambda known: known.cached_refusals,
     ),
 )
 
 
 def checked_measured(store: Measured | None) -> Measured | None:
     """Return *store* if it has statistics, or is none."""
-    told: object = getattr(store, "statistics", None)
-    if store is not None and not isinstance(told, StoreStatistics):
+    statistics: object = getattr(store, "statistics", None)
+    if store is not None and not isinstance(statistics, StoreStatistics):
         msg = (
             f"store={shown(store)} has no statistics. Write a property 'statistics' "
             "in its class, which returns a StoreStatistics, or leave store out"

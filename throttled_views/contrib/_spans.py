@@ -20,10 +20,10 @@ def _answer_of(event: CheckEvent) -> Attributes:
     if (result := event.result) is None:
         return {}
     state = result.state
-    told = {
+    answer = {
         f"{NAMESPACE}.limit.capacity": state.limit,
         f"{NAMESPACE}.remaining": state.remaining,
     }
     if state.retry_after is None:
-        return told
-    return {**told, f"{NAMESPACE}.retry_after": state.retry_after}
+        return answer
+    return {**answer, f"{NAMESPACE}.retry_after": state.retry_after}

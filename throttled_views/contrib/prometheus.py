@@ -154,7 +154,7 @@ class PrometheusHook:
             yield from histogram.collect()
         yield from self._down.collect()
         if self._store is not None:
-            yield from _told_by(self._store.statistics, self._namespace)
+            yield from _metrics_of(self._store.statistics, self._namespace)
 
     def describe(self) -> Iterator[Metric]:
         """Return what there will be, by which a registry knows the names."""
@@ -185,7 +185,7 @@ def _register(
         raise ConfigurationError(msg) from error
 
 
-def _told_by(statistics: StoreStatistics, namespace: str) -> Iterator[Metric]:
+def _metrics_of(statistics: StoreStatistics, namespace: str) -> Iterator[Metric]:
     """Return the metrics of what a store knows of itself."""
     for each in of.STATISTICS:
         value = each.read(statistics)

@@ -57,53 +57,57 @@ def assert_throttled(response: Response, *, retry_after: float | None = None) ->
         TypeError: *response* is no response.
     """
     _check_is_response(response)
-    told = _told(response)
+    summary = _summary_of(response)
     assert response.status_code == _TOO_MANY_REQUESTS, (
-        f"Expected status 429, not {response.status_code}. {told}"
+        f"Expected status 429, not {response.status_code}. {summary}"
     )
     waits = _number(response, "Retry-After")
     if retry_after is not None and isinf(retry_after):
-        assert waits is None, f"Expected no Retry-After, not {waits}. {told}"
+        assert waits is None, f"Expected no Retry-After, not {waits}. {summary}"
     else:
         assert waits is not None, (
             "Expected a Retry-After, and there is none: the request would never be "
-            f"admitted, or the 429 is not of a rate limit. {told}"
+            f"admitted, or the 429 is not of a rate limit. {summary}"
         )
-        assert waits >= 1, f"Expected a Retry-After of 1 or more, not {waits}. {told}"
+        assert waits >= 1, (
+            f"Expected a Retry-After of 1 or more, not {waits}. {summary}"
+        )
     if retry_after is not None and not isinf(retry_after):
         wanted = max(1, ceil(retry_after))
-        assert waits == wanted, f"Expected Retry-After: {wanted}, not {waits}. {told}"
+        assert waits == wanted, (
+            f"Expected Retry-After: {wanted}, not {waits}. {summary}"
+        )
     for policy in _POLICIES:
-        _check_fields(response, policy, waits, told)
-    _check_draft(response, waits, told)
+        _check_fields(response, policy, waits, summary)
+    _check_draft(response, waits, summary)
 
 
 def _check_fields(
-    response: Response, policy: RateLimitHeaderPolicy, waits: int | None, told: str
+    response: Response, policy: RateLimitHeaderPolicy, waits: int | None, summary: str
 ) -> None:
     limit = _number(response, policy.limit)
     remaining = _number(response, policy.remaining)
     reset = _number(response, policy.reset)
     if limit is not None and remaining is not None:
-        assert remaining <= limit, f"There is more left than the limit. {told}"
+        assert remaining <= limit, f"There is more left than the limit. {summary}"
     if reset is not None and waits is not None:
         # Whole seconds both, and a wait is never told as none.
-        assert waits <= max(1, reset), f"The wait is longer than the reset. {told}"
+        assert waits <= max(1, reset), f"The wait is longer than the reset. {summary}"
 
 
-def _check_draft(response: Response, waits: int | None, told: str) -> None:
+def _check_draft(response: Response, waits: int | None, summary: str) -> None:
     """Check what `IETFHeaders` writes: a limit that refuses has the wait as its t."""
     policies = _listed(response, _DRAFT_POLICY) or {}
     limits = _listed(response, _DRAFT)
     if limits is None:
         return
     for name, left in limits.items():
-        assert "r" in left, f"{name} does not tell what is left, its r. {told}"
+        assert "r" in left, f"{name} does not tell what is left, its r. {summary}"
         capacity = policies.get(name, {}).get("q", left["r"])
-        assert left["r"] <= capacity, f"{name} has more left than its q. {told}"
+        assert left["r"] <= capacity, f"{name} has more left than its q. {summary}"
     wanted = "no t" if waits is None else f"t={waits}"
     assert waits in [left.get("t") for left in limits.values()], (
-        f"Expected a limit with {wanted}, as Retry-After says. {told}"
+        f"Expected a limit with {wanted}, as Retry-After says. {summary}"
     )
 
 
@@ -127,7 +131,7 @@ def _number(response: Response, name: str) -> int | None:
     return int(text)
 
 
-def _told(response: Response) -> str:
+def _summary_of(response: Response) -> str:
     """Return what *response* says of limits, as a sentence."""
     names = ["Retry-After"]
     for policy in _POLICIES:

@@ -112,8 +112,9 @@ class Found(NamedTuple):
         if not is_guarded(self.endpoint):
             return ()  # taken from a router of ours, whose routes decide
         methods = joined(self.methods)
-        for limiter in filter(None, (part.limiter for part in self.declaration.parts)):
-            return self.declaration.plans(limiter, methods)
+        limiters = [part.limiter for part in self.declaration.parts if part.limiter]
+        if limiters:
+            return self.declaration.plans(limiters[0], methods)
         # Of a socket on a router of ours, which has made them when it was registered.
         return self.declaration.made(methods)
 

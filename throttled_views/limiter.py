@@ -243,14 +243,10 @@ class Limiter:
         Raises:
             RegistrationError: A bucket is shared with a limit of another quota.
         """
-        together = [*after, *limits]
+        together, first = [*after, *limits], len(after)
+        names, slots = names_of(together)[first:], slots_of(together)[first:]
         rules: list[Rule] = []
-        for limit, name, slot in zip(
-            limits,
-            names_of(together)[len(after) :],
-            slots_of(together)[len(after) :],
-            strict=True,
-        ):
+        for limit, name, slot in zip(limits, names, slots, strict=True):
             self._agreements.check_bucket(slot, limit, self.using)
             rule = Rule(
                 limit,

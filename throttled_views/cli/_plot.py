@@ -16,6 +16,7 @@ from throttled_views.cli._mistakes import CommandError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["check_plot", "plot"]
 
@@ -86,17 +87,7 @@ def plot(compared: Compared, path: Path) -> None:
     _label_time(panels[-1], first.starts_us)
     span = duration_text(first.span_us)
     figure.supylabel(f"requests in {span}", color=_FAINT, fontsize=10)
-    handles, labels = panels[0].get_legend_handles_labels()
-    if not compared.max_delay_us:  # nothing could wait
-        del handles[1], labels[1]
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=len(_COLOURS),
-        frameon=False,
-        labelcolor=_INK,
-    )
+    _name_colours(figure, panels[0], may_wait=compared.max_delay_us > 0)
     figure.savefig(path)
 
 
@@ -147,3 +138,18 @@ def _label_time(panel: Axes, starts_us: Sequence[int]) -> None:
     positions = range(0, len(starts_us), -(-len(starts_us) // _TICKS))
     labels = [moment_text(starts_us[each]).replace(" ", "\n") for each in positions]
     panel.set_xticks(positions, labels)
+
+
+def _name_colours(figure: Figure, panel: Axes, *, may_wait: bool) -> None:
+    """Write below all panels what the colours of *panel* stand for."""
+    handles, labels = panel.get_legend_handles_labels()
+    if not may_wait:
+        del handles[1], labels[1]
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=len(_COLOURS),
+        frameon=False,
+        labelcolor=_INK,
+    )

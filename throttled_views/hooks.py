@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction
 from time import perf_counter
@@ -50,7 +51,8 @@ is in `Limit.shadow`; ``"unavailable"`` could not be asked, and denies then;
 """
 
 
-class CheckedLimit(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckedLimit:
     """
     A limit of one handler. Every event of it has the same object, so it may be a key.
 

@@ -441,6 +441,22 @@ class StoreContract:
             assert (await _one(store, replace(ten, cost=1))).limited
             assert await _remaining(store, ten) == 0
 
+    async def test_a_changed_quota_keeps_its_word(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """Whom it refuses is admitted after the wait that it told, not the old one."""
+        hourly, soon = Quota.per_hour(100), Quota.per_minute(60)
+        for using in Algorithm:
+            spent, asked = _alice(using, 100), replace(_alice(using), quota=soon)
+            await _one(store, replace(spent, quota=hourly))
+            refused = await _one(store, asked)
+            assert refused.limited
+            assert refused.state.retry_after is not None
+            assert refused.state.retry_after <= 120
+            clock.advance(refused.state.retry_after)
+
+            assert not (await _one(store, asked)).limited
+
     # --- the rest
 
     async def test_a_clock_that_is_set_back_gives_nothing(

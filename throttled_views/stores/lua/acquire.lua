@@ -23,7 +23,7 @@ local states, kind_of, seen, dirty = {}, {}, {}, {}
 local out, o, at = { now }, 2, 1
 
 while at <= total do
-  local last, verdict, admitted, refused = at + 2 * ops[at], o, 1, 0
+  local last, verdict, admitted, refused = at + 2 * ops[at], o, true, {}
   o = o + 1
   for i = at + 1, last, 2 do
     local k, s = ops[i] + 1, ops[i + 1] * 9 + 1
@@ -41,21 +41,32 @@ while at <= total do
     elseif kind_of[k] ~= number then
       state = nil -- by another algorithm: it begins anew
     end
-    -- By another quota it is a copy: if this request is refused, nothing has changed.
+    -- By another quota it is a copy: it stays as it is if others refuse the request.
     state = kind.settle(state, now, s, S)
     seen[k] = state
-    if states[k] and state ~= states[k] then refused = 3 end
-    if not kind.has_room(state, now, s, S) then admitted = 0 end
+    if not kind.has_room(state, now, s, S) then
+      admitted, refused[k] = false, true
+    end
     out[o], out[o + 1], out[o + 2], out[o + 3] = kind.answer(state, now, s, S)
     o = o + kind.width
   end
-  out[verdict] = admitted == 1 and 1 or refused
-  if admitted == 1 and not look then
+  out[verdict] = admitted and 1 or 0
+  if admitted and not look then
     for i = at + 1, last, 2 do
       local k, s = ops[i] + 1, ops[i + 1] * 9 + 1
       if S[s + kinds[S[s]].cost] > 0 then -- what only looks leaves the key as it is
         kinds[S[s]].charge(seen[k], now, s, S)
         states[k], kind_of[k], dirty[k] = seen[k], S[s], true
+      end
+    end
+  elseif not look then
+    for i = at + 1, last, 2 do
+      local k = ops[i] + 1
+      local stored, state = states[k], seen[k]
+      if refused[k] and stored and has_other_pace(stored, state) then
+        states[k], dirty[k] = state, true -- it goes on by the quota that refuses it
+      elseif stored and state ~= stored then
+        out[verdict] = 3
       end
     end
   end
@@ -74,13 +85,15 @@ for k in pairs(dirty) do
 end
 if not failed then return packed(out) end
 
--- Some could not be stored: those who were charged by them were not.
+-- Some could not be stored: those who were charged by them were not, and those whom they
+-- refuse are told what does not last.
+local unstored = { [0] = 3, [1] = 2, [2] = 2, [3] = 3 }
 at, o = 1, 2
 while at <= total do
   local last, verdict = at + 2 * ops[at], o
   o = o + 1
   for i = at + 1, last, 2 do
-    if failed[ops[i] + 1] and out[verdict] == 1 then out[verdict] = 2 end
+    if failed[ops[i] + 1] then out[verdict] = unstored[out[verdict]] end
     o = o + kinds[S[ops[i + 1] * 9 + 1]].width
   end
   at = last + 1

@@ -14,7 +14,9 @@ from throttled_views import (
     ConfigurationError,
     Limit,
     Limiter,
+    MemoryStore,
     RegistrationError,
+    Store,
     ThrottledRouter,
 )
 
@@ -98,22 +100,25 @@ async def test_a_route_class_that_is_set_later_opens_nothing() -> None:
     assert [200, 429] == await statuses(app_of(router), "GET /", "GET /")
 
 
-async def test_a_key_function_is_asked_once_though_decorators_are_stacked() -> None:
-    """A key function is asked once though decorators are stacked."""
+@pytest.mark.parametrize("store", [MemoryStore(), Relay()], ids=["ours", "another"])
+async def test_a_key_function_is_asked_once_though_decorators_are_stacked(
+    store: Store,
+) -> None:
+    """All limits that it is the key of are one decision, by whatever store."""
     asked: list[str] = []
 
     def key(_request: Request) -> str:
         asked.append("key")
         return "alice"
 
-    limiter = Limiter()
+    limiter = Limiter(store=store)
     app = FastAPI()
     twice = limiter.limit(Limit("5/h", key_func=key))(
         limiter.limit(Limit("6/h", key_func=key))(hello)
     )
     app.add_api_route("/", twice)
     await statuses(app, "GET /")
-    assert ["key", "key"] == asked  # once for each limit
+    assert ["key"] == asked
 
 
 async def test_a_key_function_is_asked_once_on_the_router_of_another_limiter() -> None:

@@ -27,7 +27,7 @@ from throttled_views import (
     client_ip,
     everyone,
 )
-from throttled_views._rules import Rule
+from throttled_views._rules import NO_ANSWERS, Rule
 from throttled_views.results import Decision, result_of
 
 FIVE = Quota.per_minute(5)  # one back every 12 s
@@ -448,16 +448,24 @@ def rule_of(limit: Limit, key_func: KeyFunc | None = client_ip) -> Rule:
     )
 
 
+async def charge_of(rule: Rule) -> Charge | None:
+    """Return what a request is charged by *rule*, as a plan asks for it."""
+    principal = await rule.principal(SCOPE, NO_ANSWERS)
+    if principal is None:
+        return None
+    return await rule.charge(principal, SCOPE, NO_ANSWERS)
+
+
 async def test_a_rule_charges_the_client_of_a_request() -> None:
     """Its key has prefix, methods, route, client and the place of the limit."""
     key = "app|GET%2BHEAD|shop.Items.get|{192.0.2.1}|1"
 
-    assert Charge(key, FIVE, cost=2) == await rule_of(Limit(FIVE, cost=2)).charge(SCOPE)
+    assert Charge(key, FIVE, cost=2) == await charge_of(rule_of(Limit(FIVE, cost=2)))
 
 
 async def test_a_bucket_replaces_methods_and_route() -> None:
     """A shared bucket does not know the handlers that share it."""
-    charge = await rule_of(Limit(FIVE, bucket="writes")).charge(SCOPE)
+    charge = await charge_of(rule_of(Limit(FIVE, bucket="writes")))
 
     assert charge is not None
     assert "app|%2A|writes|{192.0.2.1}|1" == charge.key
@@ -477,7 +485,7 @@ async def test_what_is_counted_in_another_way_has_another_key(
     using: Algorithm, end: str
 ) -> None:
     """The three names of the bucket are one count, and each window is its own."""
-    charge = await rule_of(Limit(FIVE, using=using)).charge(SCOPE)
+    charge = await charge_of(rule_of(Limit(FIVE, using=using)))
 
     assert charge is not None
     assert f"app|GET%2BHEAD|shop.Items.get|{{192.0.2.1}}{end}" == charge.key
@@ -485,9 +493,9 @@ async def test_what_is_counted_in_another_way_has_another_key(
 
 async def test_no_text_opens_or_closes_the_braces_of_a_key() -> None:
     """What a cluster hashes is the client, whatever braces it was given."""
-    charge = await rule_of(
-        Limit(FIVE, bucket="{b}"), returning("}{", later=False)
-    ).charge(SCOPE)
+    charge = await charge_of(
+        rule_of(Limit(FIVE, bucket="{b}"), returning("}{", later=False))
+    )
 
     assert charge is not None
     assert "app|%2A|%7Bb%7D|{%7D%7B}|1" == charge.key
@@ -495,7 +503,7 @@ async def test_no_text_opens_or_closes_the_braces_of_a_key() -> None:
 
 async def test_the_key_function_of_a_limit_goes_first() -> None:
     """A limit's own key function is asked instead of the handler's."""
-    charge = await rule_of(Limit(FIVE, key_func=everyone)).charge(SCOPE)
+    charge = await charge_of(rule_of(Limit(FIVE, key_func=everyone)))
 
     assert charge is not None
     assert "app|GET%2BHEAD|shop.Items.get|{everyone}|1" == charge.key
@@ -519,9 +527,7 @@ class TestFunctionsOfTheRequest:
 
     async def test_a_key_function_names_the_client(self, *, later: bool) -> None:
         """What it returns is who is charged."""
-        charge = await rule_of(Limit(FIVE), returning("al|ice", later=later)).charge(
-            SCOPE
-        )
+        charge = await charge_of(rule_of(Limit(FIVE), returning("al|ice", later=later)))
 
         assert charge is not None
         assert "app|GET%2BHEAD|shop.Items.get|{al%7Cice}|1" == charge.key
@@ -530,7 +536,7 @@ class TestFunctionsOfTheRequest:
         """A key function that returns None says that the limit does not apply."""
         rule = rule_of(Limit(FIVE), returning(None, later=later))
 
-        assert None is await rule.charge(SCOPE)
+        assert None is await charge_of(rule)
 
     @pytest.mark.parametrize("key", ["", 5, b"alice", False])
     async def test_a_wrong_key_is_an_error(self, key: object, *, later: bool) -> None:
@@ -538,14 +544,14 @@ class TestFunctionsOfTheRequest:
         rule = rule_of(Limit(FIVE), returning(key, later=later))
 
         with pytest.raises(InvalidKeyError, match="synchronous gave"):
-            await rule.charge(SCOPE)
+            await charge_of(rule)
 
     @pytest.mark.parametrize("quota", [FIVE, "5/m"], ids=["quota", "text"])
     async def test_a_quota_function_chooses(
         self, quota: object, *, later: bool
     ) -> None:
         """What it returns, a quota or its text, is what the client is held to."""
-        charge = await rule_of(Limit(returning(quota, later=later))).charge(SCOPE)
+        charge = await charge_of(rule_of(Limit(returning(quota, later=later))))
 
         assert charge is not None
         assert FIVE == charge.quota
@@ -559,13 +565,13 @@ class TestFunctionsOfTheRequest:
         )
 
         with pytest.raises(InvalidAnswerError, match=r"It is not a quota: .* a burst"):
-            await rule_of(limit).charge(SCOPE)
+            await charge_of(rule_of(limit))
 
     async def test_no_quota_is_no_limit(self, *, later: bool) -> None:
         """A quota function says by EXEMPT that the limit does not apply."""
         rule = rule_of(Limit(returning(EXEMPT, later=later)))
 
-        assert None is await rule.charge(SCOPE)
+        assert None is await charge_of(rule)
 
     @pytest.mark.parametrize("quota", ["5 per fortnight", "1/s; 2/m", 5, "", None])
     async def test_a_wrong_quota_is_an_error(
@@ -575,13 +581,13 @@ class TestFunctionsOfTheRequest:
         rule = rule_of(Limit(returning(quota, later=later)))
 
         with pytest.raises(InvalidAnswerError, match="It is not a quota"):
-            await rule.charge(SCOPE)
+            await charge_of(rule)
 
     @pytest.mark.parametrize("cost", [0, 1, 100])
     async def test_a_cost_function_tells(self, cost: int, *, later: bool) -> None:
         """What it returns is charged, more than the capacity too."""
-        charge = await rule_of(Limit(FIVE, cost=returning(cost, later=later))).charge(
-            SCOPE
+        charge = await charge_of(
+            rule_of(Limit(FIVE, cost=returning(cost, later=later)))
         )
 
         assert charge is not None
@@ -593,7 +599,7 @@ class TestFunctionsOfTheRequest:
         rule = rule_of(Limit(FIVE, cost=returning(cost, later=later)))
 
         with pytest.raises(ValueError, match="whole number of 0 or more"):
-            await rule.charge(SCOPE)
+            await charge_of(rule)
 
 
 @pytest.mark.parametrize("option", ["key", "quota", "cost"])
@@ -612,7 +618,7 @@ async def test_what_nobody_solved_is_an_error(option: str) -> None:
 
     assert rule.is_late
     with pytest.raises(ConfigurationError, match="needs FastAPI to solve what it"):
-        await rule.charge(SCOPE)
+        await charge_of(rule)
 
 
 def test_a_rule_makes_results_of_decisions() -> None:

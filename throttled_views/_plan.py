@@ -100,8 +100,12 @@ class Plan:
         if self._together is not None and outcome.is_empty:
             return await self._together.decide(scope, answers, outcome)
         charged: list[tuple[Rule, Charge]] = []
+        known: dict[int, str | None] = {}
         for rule in [each for each in self._enforced if each not in outcome.decided]:
-            charge = await self._charge(rule, scope, answers, outcome)
+            asked = id(rule.key_func)
+            if asked not in known:  # once for all limits that it is the key of
+                known[asked] = await rule.principal(scope, answers)
+            charge = await self._charge(rule, known[asked], scope, answers, outcome)
             if charge is not None:
                 charged.append((rule, charge))
         return await acquired(self.machinery, charged, outcome)
@@ -116,17 +120,25 @@ class Plan:
             return
         for rule in [each for each in self.shadows if each not in outcome.decided]:
             try:
-                charge = await self._charge(rule, scope, answers, outcome)
+                principal = await rule.principal(scope, answers)
+                charge = await self._charge(rule, principal, scope, answers, outcome)
                 if charge is not None:
                     await charge_in_shadow(self.machinery, rule, charge, outcome)
             except Exception:
                 _logger.exception("A limit in shadow failed; nothing is refused by it")
 
     async def _charge(
-        self, rule: Rule, scope: Scope, answers: Answers, outcome: Outcome
+        self,
+        rule: Rule,
+        principal: str | None,
+        scope: Scope,
+        answers: Answers,
+        outcome: Outcome,
     ) -> Charge | None:
         """Return what is charged by *rule*; None if that is nothing, or was already."""
-        charge = await rule.charge(scope, answers)
+        charge = None
+        if principal is not None:
+            charge = await rule.charge(principal, scope, answers)
         outcome.decided.append(rule)
         if charge is None:
             return None

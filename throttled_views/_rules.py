@@ -174,20 +174,8 @@ class Rule:
         return key.startswith(self.head) and key.endswith(self.tail)
 
     async def principal(self, scope: Scope, answers: Answers) -> str | None:
-        """Return who is charged; see `charge`."""
-        assert self._read_principal is not None  # noqa: S101 - for type checkers
-        principal = await _awaited(self._read_principal(scope, answers))
-        if principal is None:
-            return None
-        return checked_principal(principal, self.key_func)
-
-    async def charge(
-        self, scope: Scope, answers: Answers = NO_ANSWERS
-    ) -> Charge | None:
         """
-        Return what the request that *scope* describes is charged.
-
-        None if the limit does not apply to it.
+        Return who is charged; None if the limit does not apply to the request.
 
         Args:
             scope: The request.
@@ -195,12 +183,31 @@ class Rule:
 
         Raises:
             InvalidKeyError: The key function returned what cannot be a key.
-            InvalidAnswerError: Another function returned what it cannot answer.
-            ConfigurationError: A function was to be solved, and nobody did.
+            ConfigurationError: The key function was to be solved, and nobody did.
         """
-        principal = await self.principal(scope, answers)
+        assert self._read_principal is not None  # noqa: S101 - for type checkers
+        principal = await _awaited(self._read_principal(scope, answers))
         if principal is None:
             return None
+        return checked_principal(principal, self.key_func)
+
+    async def charge(
+        self, principal: str, scope: Scope, answers: Answers
+    ) -> Charge | None:
+        """
+        Return what the request that *scope* describes costs *principal*.
+
+        None if the limit does not apply to it.
+
+        Args:
+            principal: Who is charged.
+            scope: The request.
+            answers: Those of the functions that FastAPI solved.
+
+        Raises:
+            InvalidAnswerError: A function returned what it cannot answer.
+            ConfigurationError: A function was to be solved, and nobody did.
+        """
         key = self.key(principal)
         quota: Any = self.limit.quota
         if self._read_quota is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any, cast
 
@@ -100,13 +99,19 @@ def _check_spelling(view: type) -> None:
             "Write throttle = Limit('100/m', on_store_error='deny')",
         )
     for name in vars(view):
-        for meant in get_close_matches(name, ("throttle", "key_func"), 1, cutoff=0.8):
-            if name not in (meant, "throttled"):
-                raise ViewDefinitionError(
-                    f"{name_of(view)}.{name}",
-                    f"it is no setting of a view, but nearly {meant!r}",
-                    f"Write {meant} = …, or give it another name",
-                )
+        if name not in (*SETTINGS, "throttled") and not name.startswith("__"):
+            _check_name(view, name)
+
+
+def _check_name(view: type, name: str) -> None:
+    from difflib import get_close_matches  # noqa: PLC0415 - our own views need it not
+
+    for meant in get_close_matches(name, ("throttle", "key_func"), 1, cutoff=0.8):
+        raise ViewDefinitionError(
+            f"{name_of(view)}.{name}",
+            f"it is no setting of a view, but nearly {meant!r}",
+            f"Write {meant} = …, or give it another name",
+        )
 
 
 def _check_injected_values(view: type) -> None:

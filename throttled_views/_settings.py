@@ -99,7 +99,7 @@ def _check_spelling(view: type) -> None:
             "Write throttle = Limit('100/m', on_store_error='deny')",
         )
     for name in vars(view):
-        if name not in (*SETTINGS, "throttled") and not name.startswith("__"):
+        if name not in (*SETTINGS, "throttled") and not name.startswith("_"):
             _check_name(view, name)
 
 

@@ -98,13 +98,15 @@ def _check_spelling(view: type) -> None:
             "it is an option of limits and limiters, not a setting of a view",
             "Write throttle = Limit('100/m', on_store_error='deny')",
         )
-    for name in vars(view):
+    for name, value in vars(view).items():
+        if isinstance(value, classmethod):  # it is no setting, whatever its name
+            continue
         if name not in (*SETTINGS, "throttled") and not name.startswith("_"):
             _check_name(view, name)
 
 
 def _check_name(view: type, name: str) -> None:
-    from difflib import get_close_matches  # noqa: PLC0415 - our own views need it not
+    from difflib import get_close_matches  # noqa: PLC0415 - our own view needs none
 
     for meant in get_close_matches(name, ("throttle", "key_func"), 1, cutoff=0.8):
         raise ViewDefinitionError(

@@ -2,6 +2,9 @@
 The limiter: the machinery that routes share, and the way to limit plain functions.
 
 An application has one. Where none is given, all share the process-wide default.
+
+Longer than other modules, because what users may say to it is explained where they say
+it. What becomes of that is in modules of its own.
 """
 
 from __future__ import annotations

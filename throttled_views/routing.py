@@ -157,9 +157,7 @@ class ThrottledRoute(APIRoute):
         self.endpoint = on_its_own if takes_along else serving
         # Exempt ones, too: an inclusion may have dependencies that limit.
         own_methods: frozenset[str] = frozenset(self.methods or ())
-        quick = self.plans[0].quick if len(self.plans) == 1 else None
-        if any(rule.is_refundable for plan in self.all_plans for rule in plan.rules):
-            quick = None  # which does not wait for the end of a request
+        quick = _quick_of(self.plans, self.all_plans)
         # Together: looking an attribute up is not free in an object of this size.
         self._path = own_methods, quick, super().handle
 
@@ -234,6 +232,13 @@ class ThrottledRoute(APIRoute):
             return
         *_, serve = self._path
         await serve(scope, receive, telling(send, scope))
+
+
+def _quick_of(early: Sequence[Plan], plans: Sequence[Plan]) -> Quick | None:
+    """Return what decides *early* ones of *plans* in a hurry, if anything does."""
+    # Which does not wait for the end of a request.
+    is_settled = any(rule.is_refundable for plan in plans for rule in plan.rules)
+    return None if is_settled or len(early) != 1 else early[0].quick
 
 
 def _guarded(

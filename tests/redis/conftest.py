@@ -1,11 +1,13 @@
 """Servers for the tests of the Redis store. Each of these tests runs on every kind."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pytest
+import uvloop
 
 from tests.redis.servers import (
     KINDS,
@@ -16,6 +18,19 @@ from tests.redis.servers import (
     UnavailableError,
     find_kind,
 )
+
+
+LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
+
+_ON_ALL_LOOPS = {"test_courier", "test_lines"}
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory]:
+    """Run what talks to a server by itself on the loop that uvicorn prefers, too."""
+    loops: dict[str, LoopFactory] = {"asyncio": asyncio.new_event_loop}
+    if item.path.stem in _ON_ALL_LOOPS:
+        loops["uvloop"] = uvloop.new_event_loop
+    return loops
 
 
 class StartServer(Protocol):

@@ -19,7 +19,6 @@ from tests.redis.servers import (
     find_kind,
 )
 
-
 LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
 _ON_ALL_LOOPS = {"test_courier", "test_lines"}

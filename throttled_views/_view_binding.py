@@ -24,7 +24,7 @@ from typing import (
     cast,
 )
 
-from fastapi import BackgroundTasks, Depends, params
+from fastapi import BackgroundTasks, Depends
 from fastapi.security import SecurityScopes
 from starlette.background import BackgroundTasks as StarletteBackgroundTasks
 from starlette.requests import HTTPConnection
@@ -45,6 +45,7 @@ from throttled_views._binding import (
     where,
     with_globals_of,
 )
+from throttled_views._functions import FASTAPI_VALUES
 from throttled_views.errors import ViewDefinitionError
 
 __all__ = ["SETTINGS", "view_endpoint"]
@@ -63,7 +64,6 @@ _INJECTED_TYPES = (
     SecurityScopes,
 )
 _SLOT = MemberDescriptorType
-_INJECTED_VALUES = (params.Depends, params.Param, params.Body)
 
 
 def view_endpoint(view: type, name: str, *, made_first: bool = False) -> Any:
@@ -229,7 +229,7 @@ def _injected_attributes(view: type) -> Iterator[inspect.Parameter]:
         module = SimpleNamespace(__globals__=namespace_of(owner))
         annotations = inspect.get_annotations(owner)
         for name in [each for each in found if each in vars(owner)]:
-            if not isinstance(vars(owner)[name], (*_INJECTED_VALUES, _SLOT)):
+            if not isinstance(vars(owner)[name], (*FASTAPI_VALUES, _SLOT)):
                 found.pop(name)  # a value of the subclass's own
         for name, annotation in annotations.items():
             found.pop(name, None)
@@ -257,10 +257,10 @@ def _injected_attributes(view: type) -> Iterator[inspect.Parameter]:
 def _is_injected(annotation: Any, default: object) -> bool:
     if typing.get_origin(annotation) is ClassVar:
         return False
-    if isinstance(default, _INJECTED_VALUES):
+    if isinstance(default, FASTAPI_VALUES):
         return True
     if typing.get_origin(annotation) is Annotated:
-        if any(isinstance(each, _INJECTED_VALUES) for each in annotation.__metadata__):
+        if any(isinstance(each, FASTAPI_VALUES) for each in annotation.__metadata__):
             return True
         annotation = annotation.__origin__
     return isinstance(annotation, type) and issubclass(annotation, _INJECTED_TYPES)

@@ -81,7 +81,7 @@ ORDER = (
     "__main__",
     "",
 )
-FIRST_WITH_FRAMEWORK = "_annotations"
+FIRST_WITH_FRAMEWORK = "_binding"
 FRAMEWORKS = {"fastapi", "starlette"}
 
 
@@ -149,7 +149,7 @@ def test_imports_point_to_earlier_modules(source: Source) -> None:
 
 @pytest.mark.parametrize("source", WITHOUT_FRAMEWORK.values(), ids=WITHOUT_FRAMEWORK)
 def test_values_algorithms_and_stores_know_no_framework(source: Source) -> None:
-    """FastAPI and Starlette are imported by keys, and from there downwards, only."""
+    """FastAPI and Starlette are imported from what binds functions downwards, only."""
     tops = {module.partition(".")[0] for module, _, _ in imported(source)}
 
     assert set() == tops & FRAMEWORKS

@@ -191,6 +191,19 @@ def test_a_cost_above_the_capacity_is_refused() -> None:
         Limit("5/m", cost=6)
 
 
+@pytest.mark.parametrize("using", Algorithm)
+def test_what_is_advised_against_a_cost_above_the_capacity_is_accepted(
+    using: Algorithm,
+) -> None:
+    """A bucket may have a burst, a window may not: it can be larger."""
+    with pytest.raises(ConfigurationError) as told:
+        Limit("5/m", using=using, cost=9)
+
+    is_window = "raise its limit to 9" in str(told.value)
+    assert is_window != ("Quota(…, burst=9)" in str(told.value))
+    Limit("9/m" if is_window else "5/m burst 9", using=using, cost=9)
+
+
 @pytest.mark.parametrize(
     "limit",
     [

@@ -1,8 +1,7 @@
 """
 All work on functions: what they are, and decorators with FastAPI's own parameters.
 
-`Any` lives here, in `_annotations` and in the modules that make endpoints: what a
-user's function takes and returns is FastAPI's business.
+What a user's function takes and returns is FastAPI's business, and `Any` here.
 """
 
 from __future__ import annotations

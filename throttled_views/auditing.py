@@ -47,7 +47,8 @@ class AuditedLimit:
         cost: What a request costs; None if a function tells.
         key_func: The key function that names clients.
         phase: When it is checked; that of a dependency is late.
-        route: What is counted: the identity of the handler, or the name of a bucket.
+        route: What is counted: the identity of the handler, or the template of its
+            path where those count; or the name of a bucket.
         bucket: The bucket that it shares with other handlers, if it does.
         on_store_error: What is done with a request while the store is unavailable.
         enabled: Whether its limiter limits at the moment.

@@ -59,7 +59,8 @@ class CheckedLimit:
     Nothing here is of a request: all of it may be the label of a metric.
 
     Attributes:
-        route: What is counted: the identity of the handler, or the name of a bucket.
+        route: The identity of the handler, also where templates count; or the name of a
+            bucket.
         name: Name of the limit, which no other of its handler has.
         quota: The quota as text, or ``"dynamic"`` if a function chooses it.
         algorithm: How it is counted.
@@ -143,7 +144,11 @@ class Hook(Protocol):
     # The bodies do nothing; with none at all the methods would be abstract.
 
     def on_check(self, event: CheckEvent) -> None:  # noqa: ARG002
-        """Be told what came out for a limit: once for each limit of each decision."""
+        """
+        Be told what came out for a limit.
+
+        Once for each limit of each decision, and for each charge that comes back.
+        """
         return
 
     def on_store_state(self, event: StoreStateEvent) -> None:  # noqa: ARG002

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction, signature
 from typing import Final, TypeAlias, TypedDict, Unpack, cast, get_args
 
-from throttled_views.algorithms.kernels import check_turns, kernel_of
+from throttled_views.algorithms.kernels import check_turns, counts_apart, kernel_of
 from throttled_views.errors import ConfigurationError, InvalidQuotaError, shown
 from throttled_views.quotas import Algorithm, Quota
 from throttled_views.results import OnStoreError, checked_cost
@@ -155,10 +155,13 @@ class Limit:
         if not isinstance(quota, Quota) or not isinstance(cost, int):
             return
         if quota.limit and cost > quota.burst:
+            larger = f"give the quota a burst: Quota(…, burst={cost})"
+            if self.using is not None and counts_apart(self.using):
+                larger = f"raise its limit to {cost}: a window knows no burst"
             msg = (
                 f"Limit({str(quota)!r}, cost={cost}) could never admit a request: it "
                 f"costs more than the capacity of {quota.burst}. Lower the cost, or "
-                f"give the quota a burst: Quota(…, burst={cost})"
+                f"{larger}"
             )
             raise ConfigurationError(msg)
 

@@ -22,8 +22,8 @@ DURATION_BOUNDS = (
 )
 DELAY_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
-# Labels of decisions are kept for so many: where templates of paths are counted, or
-# limits are made by hand, there may be ever new objects of the same few labels.
+# Labels of decisions are kept for so many: where limits are made by hand, there may be
+# ever new objects of the same few labels.
 MOST_SERIES = 10_000
 
 

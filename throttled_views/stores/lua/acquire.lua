@@ -8,9 +8,9 @@
 --          of its key and of its spec, from 0: unsigned shorts
 --
 -- Returns numbers, packed: the clock; then for each request 1 if it was admitted, 0 if not,
--- 2 if it could not be stored, 3 if not and a key of it is held to another quota so far,
--- and for each of its limits what the kind answers, before the charge. If some could not
--- be stored, an array of that and why.
+-- 2 if it could not be stored, 3 if not and what a key of it comes to is not stored, and
+-- for each of its limits what the kind answers, before the charge. If some could not be
+-- stored, an array of that and why.
 local now, spare_ms = clock(ARGV[1])
 local look = ARGV[2] == '1'
 local S = { struct.unpack('<' .. string.rep('d', #ARGV[3] / 8), ARGV[3]) }

@@ -66,7 +66,7 @@ from throttled_views.outcome import (
     telling,
 )
 from throttled_views.stores.base import Store
-from throttled_views.stores.deciding import Taken
+from throttled_views.stores.deciding import AnyTaken
 
 __all__ = ["ThrottledRoute", "ThrottledRouter", "exempt", "limit", "route"]
 
@@ -195,7 +195,7 @@ class ThrottledRoute(APIRoute):
     async def _wait_and_handle(
         self,
         quick: Quick,
-        taking: Awaitable[Taken],
+        taking: Awaitable[AnyTaken],
         scope: Scope,
         receive: Receive,
         send: Send,

@@ -20,55 +20,81 @@ local values = redis.call('MGET', unpack(KEYS))
 -- By number of a key: the state with all that was charged so far and its kind; the same
 -- as the request at hand sees it; and what is to be stored.
 local states, kind_of, seen, dirty = {}, {}, {}, {}
-local out, o, at = { now }, 2, 1
 
-while at <= total do
-  local last, verdict, admitted, refused = at + 2 * ops[at], o, true, {}
-  o = o + 1
-  for i = at + 1, last, 2 do
-    local k, s = ops[i] + 1, ops[i + 1] * 9 + 1
-    local number = S[s]
-    local kind, state = kinds[number], states[k]
-    if not state and values[k] then
-      state = kind.parse(values[k])
-      if state then
-        -- Written at once, so that it is healed by a refusal too.
-        if kind.heal(state, now) and not look then
-          store(KEYS[k], values[k], kind, state, now, spare_ms)
-        end
-        states[k], kind_of[k] = state, number
-      end
-    elseif kind_of[k] ~= number then
-      state = nil -- by another algorithm: it begins anew
+-- Return the number of the key that the limit at `i` charges, and where its spec is.
+local function limit_at(i)
+  return ops[i] + 1, ops[i + 1] * 9 + 1
+end
+
+-- Return where key `k` stands so far, as the kind has it; nil if it has no state.
+local function state_of(k, number)
+  if states[k] or not values[k] then
+    return kind_of[k] == number and states[k] or nil -- else by another algorithm
+  end
+  local kind = kinds[number]
+  local state = kind.parse(values[k])
+  if state then
+    -- Written at once, so that it is healed by a refusal too.
+    if kind.heal(state, now) and not look then
+      store(KEYS[k], values[k], kind, state, now, spare_ms)
     end
+    states[k], kind_of[k] = state, number
+  end
+  return state
+end
+
+-- Charge the limits from `first` to `last`, which have room.
+local function charge(first, last)
+  for i = first, last, 2 do
+    local k, s = limit_at(i)
+    local kind = kinds[S[s]]
+    if S[s + kind.cost] > 0 then -- what only looks leaves the key as it is
+      kind.charge(seen[k], now, s, S)
+      states[k], kind_of[k], dirty[k] = seen[k], S[s], true
+    end
+  end
+end
+
+-- Let each key that refuses go on by the quota it refuses by, if that has another pace;
+-- tell whether all keys are stored as they were seen.
+local function adopt(first, last, refuses)
+  local is_stored = true
+  for i = first, last, 2 do
+    local k = limit_at(i)
+    local stored, state = states[k], seen[k]
+    if refuses[k] and stored and has_other_pace(stored, state) then
+      states[k], dirty[k] = state, true
+    elseif stored and state ~= stored then
+      is_stored = false
+    end
+  end
+  return is_stored
+end
+
+local out, filled, at = { now }, 1, 1
+while at <= total do
+  local first, last = at + 1, at + 2 * ops[at]
+  local verdict, refuses = filled + 1, nil
+  filled = verdict
+  for i = first, last, 2 do
+    local k, s = limit_at(i)
+    local kind = kinds[S[s]]
     -- By another quota it is a copy: it stays as it is if others refuse the request.
-    state = kind.settle(state, now, s, S)
+    local state = kind.settle(state_of(k, S[s]), now, s, S)
     seen[k] = state
     if not kind.has_room(state, now, s, S) then
-      admitted, refused[k] = false, true
+      refuses = refuses or {}
+      refuses[k] = true
     end
-    out[o], out[o + 1], out[o + 2], out[o + 3] = kind.answer(state, now, s, S)
-    o = o + kind.width
+    out[filled + 1], out[filled + 2], out[filled + 3], out[filled + 4] =
+      kind.answer(state, now, s, S)
+    filled = filled + kind.width
   end
-  out[verdict] = admitted and 1 or 0
-  if admitted and not look then
-    for i = at + 1, last, 2 do
-      local k, s = ops[i] + 1, ops[i + 1] * 9 + 1
-      if S[s + kinds[S[s]].cost] > 0 then -- what only looks leaves the key as it is
-        kinds[S[s]].charge(seen[k], now, s, S)
-        states[k], kind_of[k], dirty[k] = seen[k], S[s], true
-      end
-    end
-  elseif not look then
-    for i = at + 1, last, 2 do
-      local k = ops[i] + 1
-      local stored, state = states[k], seen[k]
-      if refused[k] and stored and has_other_pace(stored, state) then
-        states[k], dirty[k] = state, true -- it goes on by the quota that refuses it
-      elseif stored and state ~= stored then
-        out[verdict] = 3
-      end
-    end
+  if not refuses then
+    out[verdict] = 1
+    if not look then charge(first, last) end
+  else
+    out[verdict] = (look or adopt(first, last, refuses)) and 0 or 3
   end
   at = last + 1
 end
@@ -88,13 +114,15 @@ if not failed then return packed(out) end
 -- Some could not be stored: those who were charged by them were not, and those whom they
 -- refuse are told what does not last.
 local unstored = { [0] = 3, [1] = 2, [2] = 2, [3] = 3 }
-at, o = 1, 2
+at, filled = 1, 1
 while at <= total do
-  local last, verdict = at + 2 * ops[at], o
-  o = o + 1
-  for i = at + 1, last, 2 do
-    if failed[ops[i] + 1] then out[verdict] = unstored[out[verdict]] end
-    o = o + kinds[S[ops[i + 1] * 9 + 1]].width
+  local first, last = at + 1, at + 2 * ops[at]
+  local verdict = filled + 1
+  filled = verdict
+  for i = first, last, 2 do
+    local k, s = limit_at(i)
+    if failed[k] then out[verdict] = unstored[out[verdict]] end
+    filled = filled + kinds[S[s]].width
   end
   at = last + 1
 end

@@ -1,9 +1,11 @@
 """What a view declares: limits, and the one spelling of "no limit"."""
 
 import copy
+import dataclasses
+import inspect
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from starlette.requests import Request
@@ -21,6 +23,7 @@ from throttled_views import (
     everyone,
 )
 from throttled_views.limits import (
+    LimitOptions,
     available,
     check_distinct,
     limit_text,
@@ -406,3 +409,11 @@ def test_a_limit_that_costs_nothing_is_refused() -> None:
     """It would limit nobody, and there is a word for that."""
     with pytest.raises(ConfigurationError, match="Write EXEMPT"):
         Limit("5/m", cost=0)
+
+
+def test_the_options_of_a_limit_are_the_same_everywhere() -> None:
+    """Its fields, its constructor, and what `@limit` and others take by keyword."""
+    fields = [each.name for each in dataclasses.fields(Limit)]
+
+    assert fields == [*inspect.signature(Limit).parameters]
+    assert fields[1:] == [*get_type_hints(LimitOptions)]

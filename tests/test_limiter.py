@@ -44,6 +44,7 @@ def by_many_things(request: Request, *tenants: str) -> str:
 # --- how it is made -------------------------------------------------------------------
 
 UNCHECKED: Any = "wrong"
+NOTHING: Any = None
 
 WRONG: dict[str, tuple[Callable[[], Limiter], type[Exception], str]] = {
     "a default that is no quota": (
@@ -81,6 +82,21 @@ WRONG: dict[str, tuple[Callable[[], Limiter], type[Exception], str]] = {
         lambda: Limiter("5/m", on_store_error=UNCHECKED),
         ConfigurationError,
         "on_store_error='wrong' is none. Write 'local', 'deny' or 'allow'",
+    ),
+    "a switch that is a text": (
+        lambda: Limiter("5/m", enabled=UNCHECKED),
+        ConfigurationError,
+        "enabled='wrong' is neither True nor False. Write enabled=True or enabled=F",
+    ),
+    "a switch that is not there": (
+        lambda: Limiter("5/m", enabled=NOTHING),
+        ConfigurationError,
+        "enabled=None is neither True nor False",
+    ),
+    "problem details by a text": (
+        lambda: Limiter("5/m", problem_details=UNCHECKED),
+        ConfigurationError,
+        "problem_details='wrong' is neither .* Write problem_details=True or",
     ),
 }
 
@@ -162,6 +178,15 @@ async def test_it_can_be_switched_at_any_time(way: Way) -> None:
     assert [200, 200] == await statuses(app, "GET /", "GET /")
     limiter.enabled = True
     assert [200, 429] == await statuses(app, "GET /", "GET /")
+
+
+def test_it_is_switched_by_true_and_false_alone() -> None:
+    """A text of the environment, of which "0" is on and none is off, is refused."""
+    limiter = Limiter("2/h")
+
+    with pytest.raises(ConfigurationError, match="enabled='wrong' is neither True"):
+        limiter.enabled = UNCHECKED
+    assert limiter.enabled
 
 
 # --- what is shared -------------------------------------------------------------------

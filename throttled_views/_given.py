@@ -14,6 +14,7 @@ __all__ = [
     "checked_key",
     "checked_prefix",
     "checked_store",
+    "checked_switch",
     "limits_by_hand",
 ]
 
@@ -38,6 +39,17 @@ def checked_prefix(prefix: object) -> str:
         msg = f"prefix={prefix!r} is no text. Write for example prefix='my_app'"
         raise ConfigurationError(msg)
     return prefix
+
+
+def checked_switch(name: str, given: object) -> bool:
+    """Return *given*, of the argument *name*, if it says whether something is on."""
+    if not isinstance(given, bool):  # a text is on by whatever it says, "0" as well
+        msg = (
+            f"{name}={shown(given)} is neither True nor False. "
+            f"Write {name}=True or {name}=False"
+        )
+        raise ConfigurationError(msg)
+    return given
 
 
 def checked_key(key: object) -> str:

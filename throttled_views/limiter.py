@@ -21,7 +21,12 @@ from throttled_views._functions import (
     check_function,
     check_functions,
 )
-from throttled_views._given import DEFAULT_PREFIX, checked_prefix, checked_store
+from throttled_views._given import (
+    DEFAULT_PREFIX,
+    checked_prefix,
+    checked_store,
+    checked_switch,
+)
 from throttled_views._limited import exempt, limiting, refuse_a_handler
 from throttled_views._numbers import Numbers
 from throttled_views._rules import Rule
@@ -125,7 +130,8 @@ class Limiter:
         check_function(key_func, "key")
         self.key_func = key_func
         self.renderer = renderer_of(
-            checked_policy(headers), problem_details=problem_details
+            checked_policy(headers),
+            problem_details=checked_switch("problem_details", problem_details),
         )
         self.prefix = checked_prefix(prefix)
         self.route_key = checked_route_key(route_key)
@@ -137,13 +143,21 @@ class Limiter:
         self._is_made = True
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set `enabled`; what routes have read by now cannot be set any more."""
+        """
+        Set `enabled`; what routes have read by now cannot be set any more.
+
+        Raises:
+            ConfigurationError: It is another attribute, or what it is set to is neither
+                True nor False.
+        """
         if name != "enabled" and hasattr(self, "_is_made"):
             msg = (
                 f"Limiter.{name} cannot be set: routes have read it when they were "
                 f"registered. Write Limiter(…, {name}=…)"
             )
             raise ConfigurationError(msg)
+        if name == "enabled":
+            value = checked_switch(name, value)
         super().__setattr__(name, value)
 
     def limit(
@@ -154,8 +168,7 @@ class Limiter:
 
         Write it *under* the route decorator. On a `ThrottledRouter` the limit is
         decided before the request is read; on any other router, right before the
-        function.
-        Stacked, all limits are one decision, all or nothing.
+        function. Stacked, all limits are one decision, all or nothing.
 
         Args:
             quota: What to limit to; the limiter's default unless given.

@@ -280,6 +280,24 @@ async def test_it_may_not_apply() -> None:
     assert [] == notes.checks
 
 
+async def test_a_key_function_is_asked_once_for_all_that_is_observed() -> None:
+    """Limits in shadow share what it answers, so that they charge one client."""
+    notes = Notes()
+    asked: list[str] = []
+
+    def key() -> str:
+        asked.append("key")
+        return f"client {len(asked)}"
+
+    limits = [
+        Limit(quota, shadow=True, key_func=key) for quota in ("5/s", "6/m", "7/h")
+    ]
+    app = app_with(limiter_of(notes), "ours", *limits)
+
+    assert [200] == await statuses(app, "GET /")
+    assert (["key"], 3) == (asked, len(notes.checks))
+
+
 class Down(Relay):
     """A store that is down."""
 

@@ -102,10 +102,8 @@ class Plan:
         charged: list[tuple[Rule, Charge]] = []
         known: dict[int, str | None] = {}
         for rule in [each for each in self._enforced if each not in outcome.decided]:
-            asked = id(rule.key_func)
-            if asked not in known:  # once for all limits that it is the key of
-                known[asked] = await rule.principal(scope, answers)
-            charge = await self._charge(rule, known[asked], scope, answers, outcome)
+            principal = await _principal(rule, known, scope, answers)
+            charge = await self._charge(rule, principal, scope, answers, outcome)
             if charge is not None:
                 charged.append((rule, charge))
         return await acquired(self.machinery, charged, outcome)
@@ -118,9 +116,10 @@ class Plan:
         """
         if not self.machinery.enabled:
             return
+        known: dict[int, str | None] = {}
         for rule in [each for each in self.shadows if each not in outcome.decided]:
             try:
-                principal = await rule.principal(scope, answers)
+                principal = await _principal(rule, known, scope, answers)
                 charge = await self._charge(rule, principal, scope, answers, outcome)
                 if charge is not None:
                     await charge_in_shadow(self.machinery, rule, charge, outcome)
@@ -177,6 +176,21 @@ class Plan:
             and not rule.limit.max_delay
             and rule.limit.refund_when is None
         ]
+
+
+async def _principal(
+    rule: Rule, known: dict[int, str | None], scope: Scope, answers: Answers
+) -> str | None:
+    """
+    Return who is charged by *rule*; None if it does not apply to the request.
+
+    A key function is asked once for all limits that it is the key of: the clients that
+    are *known* already stand by the `id` of theirs.
+    """
+    asked = id(rule.key_func)
+    if asked not in known:
+        known[asked] = await rule.principal(scope, answers)
+    return known[asked]
 
 
 class _PlacedPlan(Plan):

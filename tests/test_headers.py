@@ -205,7 +205,7 @@ def test_without_a_policy_only_a_refusal_says_something() -> None:
 
 LIMITER = Limiter()
 SILENT_LIMITER = Limiter(headers=None)
-[RULE] = LIMITER.bind([Limit("5/m")], method="GET", route="here").rules
+[RULE] = LIMITER.bind([Limit("5/m")], method="GET", route="here")
 
 
 def answer_of(

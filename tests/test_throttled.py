@@ -341,18 +341,6 @@ async def test_a_declaration_cannot_be_asked(
         await method(declared, argument)
 
 
-async def test_a_declaration_is_bound_by_a_copy(store: MemoryStore) -> None:
-    """Each registration counts by rules and in a store of its own."""
-    declared = Throttled.declared([Limit(FIVE)])
-    rules = Throttled(FIVE).rules
-    bound = declared.bound(store, rules)
-    await bound.limit("alice")
-
-    assert (rules, declared.limits) == (bound.rules, bound.limits)
-    assert () == declared.rules
-    assert 1 == len(store)
-
-
 # --- keys
 
 

@@ -169,7 +169,7 @@ class Declaration:
             check_distinct(own[owner])
             route = self.route(owner)
             bound = part.bound(owner, method=methods, route=route, after=[*before])
-            rules.setdefault(owner, []).extend(bound.rules)
+            rules.setdefault(owner, []).extend(bound)
             before.extend(part.limits)
         return [plan_of(owner, each) for owner, each in rules.items() if each]
 

@@ -127,8 +127,8 @@ class _Plans:
         limiter = self._limiter
         route = declaration.route(limiter, in_request=True)
         named = self._names.named(self._limits, f"{methods} {route}")
-        bound = limiter.bind(named, method=methods, route=route, by_dependency=True)
-        return plan_of(limiter, bound.rules)
+        rules = limiter.bind(named, method=methods, route=route, by_dependency=True)
+        return plan_of(limiter, rules)
 
     def _number_all(self, router: object, name: str) -> None:
         """Number those of a *name* by order of registration, and not of requests."""

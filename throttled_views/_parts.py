@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from throttled_views._rules import is_late
+from throttled_views._rules import Rule, is_late
 from throttled_views.limits import KeyFunc, Limit, Throttle
 from throttled_views.outcome import Machinery
 from throttled_views.quotas import Quota
 from throttled_views.results import OnStoreError
-from throttled_views.throttled import Throttled
 
 __all__ = ["Binder", "Held", "Part", "late_functions"]
 
@@ -34,8 +33,8 @@ class Binder(Machinery, Protocol):
         route: str,
         after: Sequence[Limit] = (),
         by_dependency: bool = False,
-    ) -> Throttled:
-        """Return *limits*, bound for one handler."""
+    ) -> tuple[Rule, ...]:
+        """Return *limits* as they are counted for one handler."""
         ...
 
     def number_of(self, owner: object, name: str, *, in_request: bool = False) -> int:
@@ -49,13 +48,13 @@ class Part:
     def __init__(self, limiter: Binder | None, limits: tuple[Limit, ...]) -> None:
         self.limiter = limiter
         self.limits = limits
-        self._bound: dict[str, Throttled] = {}
+        self._bound: dict[str, tuple[Rule, ...]] = {}
 
     def bound(
         self, limiter: Binder, *, method: str, route: str, after: Sequence[Limit]
-    ) -> Throttled:
+    ) -> tuple[Rule, ...]:
         """
-        Return the limits, bound for one handler.
+        Return the limits as they are counted for one handler.
 
         Stacked decorators share their parts. One that is decided by the outer decorator
         is known to the inner one as decided.

@@ -245,9 +245,9 @@ class Limiter:
         route: str,
         after: Sequence[Limit] = (),
         by_dependency: bool = False,
-    ) -> Throttled:
+    ) -> tuple[Rule, ...]:
         """
-        Return *limits* bound to this limiter's store, for one handler.
+        Return *limits* as this limiter counts them for one handler.
 
         Args:
             limits: The limits.
@@ -278,7 +278,7 @@ class Limiter:
             )
             check_connection(method, rule.key_func, limit.quota, limit.cost)
             rules.append(rule)
-        return Throttled.declared(limits).bound(self.store, rules)
+        return tuple(rules)
 
     def number_of(self, owner: object, name: str, *, in_request: bool = False) -> int:
         """Return which object of its *name* *owner* is, from 1; see `Numbers`."""

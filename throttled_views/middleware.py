@@ -146,8 +146,8 @@ def _rules_of(limiter: Limiter, limits: Sequence[Limit]) -> Iterator[Rule]:
     for position, limit in enumerate(limits):
         route = _identity(limiter, limit)
         before = limits[:position]
-        bound = limiter.bind([limit], method=_APP, route=route, after=before)
-        for rule in bound.rules:
+        rules = limiter.bind([limit], method=_APP, route=route, after=before)
+        for rule in rules:
             _check_is_early(rule)
             yield rule
 

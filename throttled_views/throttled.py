@@ -95,7 +95,7 @@ class Throttled:
 
     @classmethod
     def declared(cls, limits: Sequence[Limit]) -> Self:
-        """Return one that waits to be bound: a router does so at registration."""
+        """Return one that no store counts: routers make rules of its limits."""
         self = cls.__new__(cls)
         self.limits = tuple(limits)
         self._audience, self._is_enabled = Audience(), _always
@@ -107,13 +107,6 @@ class Throttled:
         """Tell *audience* of checks, and check only if *is_enabled*; return this."""
         self._audience, self._is_enabled = audience, is_enabled
         return self
-
-    def bound(self, store: Store, rules: Sequence[Rule]) -> Self:
-        """Return a copy that counts by *rules* in *store*."""
-        copy = type(self).declared(self.limits)
-        copy._store = store  # noqa: SLF001 - a copy of ourselves
-        copy.rules = tuple(rules)
-        return copy
 
     def __repr__(self) -> str:
         """Return the limits."""

@@ -10,20 +10,20 @@ from itertools import compress
 from time import perf_counter
 from typing import Protocol
 
+from throttled_views._rules import Rule
 from throttled_views.algorithms.kernels import counts_apart
 from throttled_views.headers import (
     HeaderRenderer,
     Told,
 )
-from throttled_views.hooks import Audience, CheckedLimit, CheckPhase
-from throttled_views.limits import Limit
+from throttled_views.hooks import Audience, CheckPhase
 from throttled_views.results import (
     RateLimitResult,
     Receipt,
 )
 from throttled_views.stores.failover import Failover
 
-__all__ = ["Answer", "Applied", "Giver", "give_back"]
+__all__ = ["Answer", "Giver", "give_back"]
 
 _US_PER_S = 1_000_000
 
@@ -47,25 +47,6 @@ class Giver(Protocol):
         ...
 
 
-class Applied(Protocol):
-    """What an answer needs to know of the limit that it is of."""
-
-    @property
-    def limit(self) -> Limit:
-        """The limit, as it was declared."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Its name among the limits of its handler."""
-        ...
-
-    @property
-    def label(self) -> CheckedLimit:
-        """The limit, as hooks know it."""
-        ...
-
-
 class Answer:
     """
     What one limit answered, in numbers and as users see it, and how to show it.
@@ -82,7 +63,7 @@ class Answer:
     def __init__(
         self,
         told: Told,
-        rule: Applied,
+        rule: Rule,
         giver: Giver,
         phase: CheckPhase,
         make_result: Callable[[], RateLimitResult],

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from throttled_views._answers import Answer, Applied, give_back
+from throttled_views._answers import Answer, give_back
+from throttled_views._rules import Rule
 from throttled_views.errors import NoRateLimitError
 from throttled_views.headers import (
     QUOTA_EXCEEDED,
@@ -109,7 +110,7 @@ class Outcome:
         self.turn_at = 0.0
         self._answers: list[Answer] = []
         self._charged: list[Answer] = []
-        self._decided: list[Applied] = []
+        self._decided: list[Rule] = []
         self._units: dict[tuple[int, str], int] = {}
         self._pending: tuple[Builder, AnyTaken] | None = None
         self._rendered: tuple[Sequence[Told], RawHeaders] = (), []
@@ -121,7 +122,7 @@ class Outcome:
         return self._answers
 
     @property
-    def decided(self) -> list[Applied]:
+    def decided(self) -> list[Rule]:
         """The rules that must not be decided for this request again."""
         self._build()
         return self._decided
@@ -336,5 +337,5 @@ class RateLimitContext:
         await give_back(theirs, units)
 
 
-def _gets_back(rule: Applied, name: str | None) -> bool:
+def _gets_back(rule: Rule, name: str | None) -> bool:
     return callable(rule.limit.cost) if name is None else rule.name == name

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from starlette.types import Scope
 
@@ -43,8 +43,11 @@ class Direct(ABC, Generic[_TakenT]):
         rules: The limits; they have one key function.
 
     Attributes:
+        decides_more: Whether it decides, too, where others were decided before.
         quick: Decides by the scope alone; None if the key is not in it.
     """
+
+    decides_more: ClassVar[bool]
 
     __slots__ = (
         "_builder",

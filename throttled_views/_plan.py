@@ -17,7 +17,7 @@ from starlette.types import Scope
 
 from throttled_views._answers import give_back
 from throttled_views._charging import acquired, charge_in_shadow
-from throttled_views._rules import NO_ANSWERS, Answers, Rule
+from throttled_views._rules import MOST_TEMPLATES, NO_ANSWERS, Answers, Rule
 from throttled_views._settlement import hold
 from throttled_views._single import Single
 from throttled_views._together import Together
@@ -51,9 +51,8 @@ class Plan:
     """
 
     __slots__ = (
+        "_direct",
         "_enforced",
-        "_single",
-        "_together",
         "machinery",
         "quick",
         "rules",
@@ -68,9 +67,8 @@ class Plan:
         self.rules = rules
         self.shadows = [rule for rule in rules if rule.limit.shadow]
         self._enforced = [rule for rule in rules if not rule.limit.shadow]
-        self._single, self._together = self._one(), self._several()
-        direct = None if self.shadows else self._single or self._together
-        self.quick = None if direct is None else direct.quick
+        direct = self._direct = self._made_direct()
+        self.quick = None if direct is None or self.shadows else direct.quick
 
     def early(self, *, spends_late: bool) -> Plan:
         """
@@ -95,10 +93,9 @@ class Plan:
         """
         if not self.machinery.enabled:
             return False
-        if self._single is not None:
-            return await self._single.decide(scope, answers, outcome)
-        if self._together is not None and outcome.is_empty:
-            return await self._together.decide(scope, answers, outcome)
+        direct = self._direct
+        if direct is not None and (direct.decides_more or outcome.is_empty):
+            return await direct.decide(scope, answers, outcome)
         charged: list[tuple[Rule, Charge]] = []
         known: dict[int, str | None] = {}
         for rule in [each for each in self._enforced if each not in outcome.decided]:
@@ -146,22 +143,16 @@ class Plan:
             outcome.keep(charge.key)
         return None if owed is None else replace(charge, cost=owed)
 
-    def _one(self) -> Single | None:
-        store, shares = quick_store(self.machinery.store), self._shares()
-        if store is None or len(shares) != 1 or len(self._enforced) != 1:
-            return None
-        [rule], [share] = self._enforced, shares
-        return Single(self.machinery, store, rule, share.kernel, share.cost)
-
-    def _several(self) -> Together | None:
+    def _made_direct(self) -> Single | Together | None:
+        """Return what decides as `decide` does, at less cost; None if nothing can."""
         rules, shares = self._enforced, self._shares()
         store = quick_store(self.machinery.store)
-        places = {(share.head, share.tail) for share in shares}
-        if store is None or not len(places) == len(rules) > 1:
+        if store is None or not rules or len(shares) < len(rules):
             return None
-        if len({rule.name for rule in rules}) < len(rules):
-            return None
-        if any(rule.key_func is not rules[0].key_func for rule in rules):
+        if len(rules) == 1:
+            [rule], [share] = rules, shares
+            return Single(self.machinery, store, rule, share.kernel, share.cost)
+        if not _are_apart(rules, shares):
             return None
         return Together(self.machinery, store, rules, shares)
 
@@ -176,6 +167,15 @@ class Plan:
             and not rule.limit.max_delay
             and rule.limit.refund_when is None
         ]
+
+
+def _are_apart(rules: Sequence[Rule], shares: Sequence[Share]) -> bool:
+    """Tell whether *rules* charge each client of all under keys of their own."""
+    return (
+        len({(share.head, share.tail) for share in shares}) == len(rules)
+        and len({rule.name for rule in rules}) == len(rules)
+        and all(rule.key_func is rules[0].key_func for rule in rules)
+    )
 
 
 async def _principal(
@@ -204,9 +204,11 @@ class _PlacedPlan(Plan):
         self, machinery: Machinery, rules: Sequence[Rule], route_key: ByTemplate
     ) -> None:
         super().__init__(machinery, rules)
-        self.quick = None
         self._route_key = route_key
-        self._at = lru_cache(maxsize=1024)(self._made_at)
+        self._at = lru_cache(maxsize=MOST_TEMPLATES)(self._made_at)
+
+    def _made_direct(self) -> None:
+        """Return nothing: the plans for the templates decide."""
 
     def _made_at(self, template: str) -> Plan:
         return Plan(self.machinery, [rule.at(template) for rule in self.rules])

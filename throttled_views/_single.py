@@ -35,6 +35,8 @@ _SubjectT = TypeVar("_SubjectT")
 class Single(Direct[Taken]):
     """The one limit of a plan."""
 
+    decides_more = True
+
     __slots__ = ("_cost", "_kernel", "_rule")
 
     def __init__(

@@ -39,6 +39,8 @@ class Together(Direct[TakenTogether]):
         shares: What each of the rules charges; no two of the same key.
     """
 
+    decides_more = False
+
     __slots__ = ("_shares",)
 
     def __init__(

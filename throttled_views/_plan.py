@@ -138,9 +138,12 @@ class Plan:
         outcome.decided.append(rule)
         if charge is None:
             return None
-        owed = outcome.owed(self.machinery.store, charge.key, charge.cost)
-        if owed != charge.cost and not charge.refundable:
-            outcome.keep(charge.key)
+        owed = outcome.take_on(
+            self.machinery.store,
+            charge.key,
+            charge.cost,
+            refundable=charge.refundable,
+        )
         return None if owed is None else replace(charge, cost=owed)
 
     def _made_direct(self) -> Single | Together | None:

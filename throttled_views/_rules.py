@@ -143,6 +143,12 @@ class Rule:
         self._read_quota = _reader_of(limit.quota)
         self._read_cost = _reader_of(limit.cost)
 
+    @property
+    def quota(self) -> Quota:
+        """The quota, where it is known beforehand."""
+        assert isinstance(self.limit.quota, Quota)  # noqa: S101 - for type checkers
+        return self.limit.quota
+
     def at(self, template: str) -> Rule:
         """
         Return this rule, counted for a *template* and not for its handler.
@@ -223,10 +229,8 @@ class Rule:
 
     def charge_to(self, key: str) -> Charge:
         """Return what *key* is charged, by the numbers that are known beforehand."""
-        quota, cost = self.limit.quota, self.limit.cost
-        assert isinstance(quota, Quota)  # noqa: S101 - for type checkers
-        assert isinstance(cost, int)  # noqa: S101
-        return self._charge_of(key, quota, cost)
+        assert isinstance(self.limit.cost, int)  # noqa: S101 - for type checkers
+        return self._charge_of(key, self.quota, self.limit.cost)
 
     def _charge_of(self, key: str, quota: Quota, cost: int) -> Charge:
         return Charge(

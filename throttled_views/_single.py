@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from starlette.types import Scope
 
@@ -23,7 +23,6 @@ from throttled_views.context import Outcome
 from throttled_views.headers import RawHeaders, Told
 from throttled_views.hooks import CheckEvent, CheckOutcome, CheckPhase
 from throttled_views.outcome import Machinery
-from throttled_views.quotas import Quota
 from throttled_views.stores.base import QuickStore
 from throttled_views.stores.deciding import Taken, told
 
@@ -37,7 +36,7 @@ class Single(Direct[Taken]):
 
     decides_more = True
 
-    __slots__ = ("_cost", "_kernel", "_rule")
+    __slots__ = ("_cost", "_kernel", "_quota", "_rule")
 
     def __init__(
         self,
@@ -50,6 +49,7 @@ class Single(Direct[Taken]):
         self._rule = rule
         self._kernel = kernel
         self._cost = cost
+        self._quota = rule.quota
         super().__init__(machinery, store, [rule])
 
     async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
@@ -65,10 +65,9 @@ class Single(Direct[Taken]):
         if rule in outcome.decided:
             return False
         principal = await rule.principal(scope, answers)
-        key = "" if principal is None else rule.key(principal)
-        owed = outcome.owed(store, key, self._cost)
-        if owed != self._cost:
-            outcome.keep(key)
+        owed = None
+        if principal is not None:
+            owed = outcome.take_on(store, rule.key(principal), self._cost)
         if principal is None or owed is None:
             outcome.decided.append(rule)
             return False
@@ -79,7 +78,7 @@ class Single(Direct[Taken]):
         if taken is not None:
             return self._added(taken, outcome, began)
         outcome.decided.append(rule)
-        charge = replace(rule.charge_to(key), cost=owed)
+        charge = replace(rule.charge_to(rule.key(principal)), cost=owed)
         return await acquired(self._machinery, [(rule, charge)], outcome)
 
     def _store_taker(
@@ -121,5 +120,5 @@ class Single(Direct[Taken]):
         self._machinery.audience.on_check(event)
 
     def _told(self, taken: Taken) -> Told:
-        quota = cast("Quota", self._rule.limit.quota)  # since there is a kernel for it
-        return Told(told(taken, self._kernel, self._cost), self._rule.name, quota)
+        decision = told(taken, self._kernel, self._cost)
+        return Told(decision, self._rule.name, self._quota)

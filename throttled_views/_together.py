@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from starlette.types import Scope
 
@@ -21,7 +21,6 @@ from throttled_views.context import Outcome
 from throttled_views.headers import RawHeaders, Told, merged
 from throttled_views.hooks import CheckEvent, CheckOutcome, CheckPhase
 from throttled_views.outcome import Machinery
-from throttled_views.quotas import Quota
 from throttled_views.results import Decision, RateLimitResult, result_of
 from throttled_views.stores.base import QuickStore
 from throttled_views.stores.deciding import Share, TakenTogether, told_together
@@ -41,7 +40,7 @@ class Together(Direct[TakenTogether]):
 
     decides_more = False
 
-    __slots__ = ("_shares",)
+    __slots__ = ("_quotas", "_shares")
 
     def __init__(
         self,
@@ -51,6 +50,7 @@ class Together(Direct[TakenTogether]):
         shares: Sequence[Share],
     ) -> None:
         self._shares = shares
+        self._quotas = [rule.quota for rule in rules]
         super().__init__(machinery, store, rules)
 
     async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
@@ -93,21 +93,24 @@ class Together(Direct[TakenTogether]):
         duration = perf_counter() - began
         is_refused, _, _, keys = taken
         otherwise: CheckOutcome = "spared" if is_refused else "admitted"
-        for rule, told, key in zip(self._rules, self._told(taken), keys, strict=True):
+        for rule, told, key, share in zip(
+            self._rules, self._told(taken), keys, self._shares, strict=True
+        ):
             decision = told.decision
             name = "refused" if decision.limited else otherwise
             result = partial(_result, rule, key, decision, is_refused=is_refused)
-            cost = cast("int", rule.limit.cost)
             event = CheckEvent(
-                rule.label, phase, name, cost, duration, 0.0, key, result
+                rule.label, phase, name, share.cost, duration, 0.0, key, result
             )
             self._machinery.audience.on_check(event)
 
     def _told(self, taken: TakenTogether) -> list[Told]:
         decisions = told_together(taken, self._shares)
         return [
-            Told(decision, rule.name, cast("Quota", rule.limit.quota))
-            for decision, rule in zip(decisions, self._rules, strict=True)
+            Told(decision, rule.name, quota)
+            for decision, rule, quota in zip(
+                decisions, self._rules, self._quotas, strict=True
+            )
         ]
 
 

@@ -131,22 +131,23 @@ class Outcome:
         """Tell whether none of *rules* was decided for this request yet."""
         return not any(rule in self.decided for rule in rules)
 
-    def owed(self, store: Store, key: str, cost: int) -> int | None:
+    def take_on(
+        self, store: Store, key: str, cost: int, *, refundable: bool = False
+    ) -> int | None:
         """
         Return what of *cost* this request was not charged to *key* yet.
 
         None if it was charged all of it: limits may share a key, which then is charged
-        what the dearest of them costs.
+        what the dearest of them costs. What was charged is not given back any more,
+        since another limit rests on it, unless that is *refundable* itself.
         """
         self._build()
         charged = self._units.get((id(store), key))
         if charged is None:
             return cost
+        if not refundable:
+            self.open = [each for each in self.open if not each.is_charged_to(key)]
         return cost - charged if cost > charged else None
-
-    def keep(self, key: str) -> None:
-        """Keep what *key* was charged: a limit that gives nothing back rests on it."""
-        self.open = [each for each in self.open if not each.is_charged_to(key)]
 
     def note(self, store: Store, key: str, cost: int) -> None:
         """Note that *key* is charged *cost* more for this request."""

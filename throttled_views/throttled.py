@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import compress
 from time import perf_counter
-from typing import Self, cast
+from typing import Self
 
 from throttled_views._given import (
     DEFAULT_PREFIX,
@@ -20,7 +20,7 @@ from throttled_views._rules import Rule
 from throttled_views.errors import ConfigurationError, StoreUnavailableError
 from throttled_views.hooks import Audience, CheckOutcome
 from throttled_views.limits import Limit, Throttle, available, names_of, slots_of
-from throttled_views.quotas import Algorithm, Quota
+from throttled_views.quotas import Algorithm
 from throttled_views.results import (
     Charge,
     RateLimitResult,
@@ -200,7 +200,7 @@ class Throttled:
         """Return what is told where nothing is limited: that of a fresh key."""
         results: list[RateLimitResult] = []
         for rule in self.rules:
-            burst = cast("Quota", rule.limit.quota).burst
+            burst = rule.quota.burst
             state = RateLimitState(burst, burst, reset_after=0.0, retry_after=0.0)
             results.append(RateLimitResult(limited=False, state=state, name=rule.name))
         return _governing(results)

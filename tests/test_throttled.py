@@ -27,7 +27,7 @@ from throttled_views import (
     client_ip,
     everyone,
 )
-from throttled_views._rules import NO_ANSWERS, Rule
+from throttled_views._rules import NOTHING_SOLVED, Rule
 from throttled_views.results import Decision, result_of
 
 FIVE = Quota.per_minute(5)  # one back every 12 s
@@ -438,10 +438,10 @@ def rule_of(limit: Limit, key_func: KeyFunc | None = client_ip) -> Rule:
 
 async def charge_of(rule: Rule) -> Charge | None:
     """Return what a request is charged by *rule*, as a plan asks for it."""
-    principal = await rule.principal(SCOPE, NO_ANSWERS)
+    principal = await rule.principal(SCOPE, NOTHING_SOLVED)
     if principal is None:
         return None
-    return await rule.charge(principal, SCOPE, NO_ANSWERS)
+    return await rule.charge(principal, SCOPE, NOTHING_SOLVED)
 
 
 async def test_a_rule_charges_the_client_of_a_request() -> None:

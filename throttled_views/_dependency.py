@@ -107,7 +107,7 @@ class _Plans:
         scope = exchange.connection.scope
         endpoint = scope.get("endpoint", _files)
         plan = self.plan_on(endpoint, methods_of(scope), scope.get("router"))
-        await decide([plan], scope, exchange.answers)
+        await decide([plan], scope, exchange.solved)
         write(exchange.response, scope)
         return context_of(scope)
 

@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from throttled_views._kinds import scope_reader_of
 from throttled_views._principals import encoded_principal
-from throttled_views._rules import Answers, Rule
+from throttled_views._rules import Rule, Solved
 from throttled_views.context import Builder, Outcome
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.headers import RawHeaders
@@ -75,7 +75,7 @@ class Direct(ABC, Generic[_TakenT]):
             self.quick = Quick(machinery, self._telling(take), self._builder)
 
     @abstractmethod
-    async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
+    async def decide(self, scope: Scope, solved: Solved, outcome: Outcome) -> bool:
         """Charge the request, once; see `Plan.decide`."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from throttled_views._functions import solvable
-from throttled_views._rules import NO_ANSWERS, Answers
+from throttled_views._rules import NOTHING_SOLVED, Solved
 
 __all__ = [
     "CONNECTION",
@@ -40,13 +40,13 @@ class Exchange(NamedTuple):
     Attributes:
         connection: The request.
         response: The response that FastAPI will merge into the handler's.
-        answers: Those of the functions that were to be solved.
+        solved: What the functions gave that were to be solved.
         may_answer: Whether what the guard returns is the answer.
     """
 
     connection: HTTPConnection
     response: Response
-    answers: Answers = NO_ANSWERS
+    solved: Solved = NOTHING_SOLVED
     may_answer: bool = True
 
 
@@ -69,7 +69,7 @@ def dependency_on(
 
 class Inputs:
     """
-    What FastAPI is to give a guard: the request, the response, and answers.
+    What FastAPI is to give a guard: the request, the response, and what it solves.
 
     Attributes:
         parameters: By which it is asked for that.
@@ -78,17 +78,17 @@ class Inputs:
     def __init__(self, functions: Sequence[Any]) -> None:
         # By identity, so that stacked guards ask for the same under the same name.
         self._names = {f"throttled_views_{id(each)}": id(each) for each in functions}
-        solved = [Annotated[Any, Depends(solvable(each))] for each in functions]
+        asked = [Annotated[Any, Depends(solvable(each))] for each in functions]
         self.parameters = [
             parameter(CONNECTION, HTTPConnection),
             parameter(RESPONSE, Response),
-            *map(parameter, self._names, solved),
+            *map(parameter, self._names, asked),
         ]
 
     def exchange_of(self, values: Mapping[str, Any]) -> Exchange:
         """Return what FastAPI gave, which is among *values*."""
-        answers = {known: values[name] for name, known in self._names.items()}
-        return Exchange(values[CONNECTION], values[RESPONSE], answers)
+        solved = {known: values[name] for name, known in self._names.items()}
+        return Exchange(values[CONNECTION], values[RESPONSE], solved)
 
 
 def parameter(name: str, annotation: Any) -> inspect.Parameter:

@@ -20,7 +20,7 @@ from starlette.websockets import WebSocketState
 
 from throttled_views._exchange import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
-from throttled_views._rules import NO_ANSWERS, Answers
+from throttled_views._rules import NOTHING_SOLVED, Solved
 from throttled_views._settlement import ERROR, settle, settle_soon
 from throttled_views._statuses import status_by_default
 from throttled_views.headers import merged
@@ -55,7 +55,7 @@ def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
     async def guard(exchange: Exchange, call: Callable[[], Awaitable[Any]]) -> Any:
         scope = exchange.connection.scope
         try:
-            await decide(plans(scope), scope, exchange.answers)
+            await decide(plans(scope), scope, exchange.solved)
         except (RateLimitExceededError, RateLimitUnavailableError) as error:
             response = own_response(error, scope) if exchange.may_answer else None
             if response is None:
@@ -88,7 +88,7 @@ def guard_of(plans: Callable[[Scope], Sequence[Plan]]) -> Guard:
 async def decide(
     plans: Sequence[Plan],
     scope: Scope,
-    answers: Answers = NO_ANSWERS,
+    solved: Solved = NOTHING_SOLVED,
     *,
     phase: CheckPhase = "late",
 ) -> None:
@@ -106,7 +106,7 @@ async def decide(
         scope.get("extensions") or ()
     )
     try:
-        is_refused = await decide_all(plans, scope, answers, phase=phase)
+        is_refused = await decide_all(plans, scope, solved, phase=phase)
     except RateLimitUnavailableError as error:
         if cannot_deny:
             raise WebSocketException(_TRY_AGAIN_LATER, error.detail) from error

@@ -17,7 +17,7 @@ from starlette.types import Scope
 
 from throttled_views._answers import give_back
 from throttled_views._charging import acquired, charge_in_shadow
-from throttled_views._rules import MOST_TEMPLATES, NO_ANSWERS, Answers, Rule
+from throttled_views._rules import MOST_TEMPLATES, NOTHING_SOLVED, Rule, Solved
 from throttled_views._settlement import hold
 from throttled_views._single import Single
 from throttled_views._together import Together
@@ -84,7 +84,7 @@ class Plan:
         ]
         return plan_of(self.machinery, early)
 
-    async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
+    async def decide(self, scope: Scope, solved: Solved, outcome: Outcome) -> bool:
         """
         Charge the request, once; tell whether it is refused.
 
@@ -95,17 +95,17 @@ class Plan:
             return False
         direct = self._direct
         if direct is not None and (direct.decides_more or outcome.is_empty):
-            return await direct.decide(scope, answers, outcome)
+            return await direct.decide(scope, solved, outcome)
         charged: list[tuple[Rule, Charge]] = []
         known: dict[int, str | None] = {}
         for rule in [each for each in self._enforced if each not in outcome.decided]:
-            principal = await _principal(rule, known, scope, answers)
-            charge = await self._charge(rule, principal, scope, answers, outcome)
+            principal = await _principal(rule, known, scope, solved)
+            charge = await self._charge(rule, principal, scope, solved, outcome)
             if charge is not None:
                 charged.append((rule, charge))
         return await acquired(self.machinery, charged, outcome)
 
-    async def observe(self, scope: Scope, answers: Answers, outcome: Outcome) -> None:
+    async def observe(self, scope: Scope, solved: Solved, outcome: Outcome) -> None:
         """
         Charge what is observed only, each limit by itself.
 
@@ -116,8 +116,8 @@ class Plan:
         known: dict[int, str | None] = {}
         for rule in [each for each in self.shadows if each not in outcome.decided]:
             try:
-                principal = await _principal(rule, known, scope, answers)
-                charge = await self._charge(rule, principal, scope, answers, outcome)
+                principal = await _principal(rule, known, scope, solved)
+                charge = await self._charge(rule, principal, scope, solved, outcome)
                 if charge is not None:
                     await charge_in_shadow(self.machinery, rule, charge, outcome)
             except Exception:
@@ -128,13 +128,13 @@ class Plan:
         rule: Rule,
         principal: str | None,
         scope: Scope,
-        answers: Answers,
+        solved: Solved,
         outcome: Outcome,
     ) -> Charge | None:
         """Return what is charged by *rule*; None if that is nothing, or was already."""
         charge = None
         if principal is not None:
-            charge = await rule.charge(principal, scope, answers)
+            charge = await rule.charge(principal, scope, solved)
         outcome.decided.append(rule)
         if charge is None:
             return None
@@ -182,7 +182,7 @@ def _are_apart(rules: Sequence[Rule], shares: Sequence[Share]) -> bool:
 
 
 async def _principal(
-    rule: Rule, known: dict[int, str | None], scope: Scope, answers: Answers
+    rule: Rule, known: dict[int, str | None], scope: Scope, solved: Solved
 ) -> str | None:
     """
     Return who is charged by *rule*; None if it does not apply to the request.
@@ -192,7 +192,7 @@ async def _principal(
     """
     asked = id(rule.key_func)
     if asked not in known:
-        known[asked] = await rule.principal(scope, answers)
+        known[asked] = await rule.principal(scope, solved)
     return known[asked]
 
 
@@ -216,18 +216,18 @@ class _PlacedPlan(Plan):
     def _made_at(self, template: str) -> Plan:
         return Plan(self.machinery, [rule.at(template) for rule in self.rules])
 
-    async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
+    async def decide(self, scope: Scope, solved: Solved, outcome: Outcome) -> bool:
         """Charge the request, once; see `Plan.decide`."""
         if not self.machinery.enabled:
             return False
         plan = self._at(self._route_key.template_of(scope))
-        return await plan.decide(scope, answers, outcome)
+        return await plan.decide(scope, solved, outcome)
 
-    async def observe(self, scope: Scope, answers: Answers, outcome: Outcome) -> None:
+    async def observe(self, scope: Scope, solved: Solved, outcome: Outcome) -> None:
         """Charge what is observed only; see `Plan.observe`."""
         if self.machinery.enabled:
             plan = self._at(self._route_key.template_of(scope))
-            await plan.observe(scope, answers, outcome)
+            await plan.observe(scope, solved, outcome)
 
 
 def plan_of(machinery: Machinery, rules: Sequence[Rule]) -> Plan:
@@ -255,7 +255,7 @@ def early_plans(plans: Sequence[Plan]) -> Sequence[Plan]:
 async def decide_all(
     plans: Sequence[Plan],
     scope: Scope,
-    answers: Answers = NO_ANSWERS,
+    solved: Solved = NOTHING_SOLVED,
     *,
     phase: CheckPhase = "early",
 ) -> bool:
@@ -273,7 +273,7 @@ async def decide_all(
     Args:
         plans: What to charge by.
         scope: The request.
-        answers: Those of the functions that FastAPI solved.
+        solved: What FastAPI got from the functions that it solves.
         phase: When this is.
     """
     outcome = outcome_of(scope)
@@ -282,7 +282,7 @@ async def decide_all(
         outcome.serve(id(scope), scope.get("endpoint"))
     try:
         for plan in plans:
-            if await plan.decide(scope, answers, outcome):
+            if await plan.decide(scope, solved, outcome):
                 await _give_all_back(outcome)
                 return True
     except Exception:
@@ -293,7 +293,7 @@ async def decide_all(
         raise
     for plan in plans:
         if plan.shadows:
-            await plan.observe(scope, answers, outcome)
+            await plan.observe(scope, solved, outcome)
     if outcome.turn_at:
         await wait_for_turn(outcome)
     return False

@@ -42,18 +42,18 @@ from throttled_views.results import (
     result_of,
 )
 
-__all__ = ["MOST_TEMPLATES", "NO_ANSWERS", "Answers", "Rule", "is_late"]
+__all__ = ["MOST_TEMPLATES", "NOTHING_SOLVED", "Rule", "Solved", "is_late"]
 
-Answers: TypeAlias = Mapping[int, object]
+Solved: TypeAlias = Mapping[int, object]
 """What FastAPI got from functions that it solves, by the `id` of the function."""
 
-NO_ANSWERS: Final[Answers] = MappingProxyType({})
+NOTHING_SOLVED: Final[Solved] = MappingProxyType({})
 
 MOST_TEMPLATES = 1024
 
 _MARK = "·"  # of what is ours in keys: no name that a user may give has it
 
-_Reader: TypeAlias = Callable[[Scope, Answers], object]
+_Reader: TypeAlias = Callable[[Scope, Solved], object]
 
 
 def is_late(function: object) -> bool:
@@ -179,26 +179,26 @@ class Rule:
         """Tell whether *key* is one that somebody is charged under."""
         return key.startswith(self.head) and key.endswith(self.tail)
 
-    async def principal(self, scope: Scope, answers: Answers) -> str | None:
+    async def principal(self, scope: Scope, solved: Solved) -> str | None:
         """
         Return who is charged; None if the limit does not apply to the request.
 
         Args:
             scope: The request.
-            answers: Those of the functions that FastAPI solved.
+            solved: What FastAPI got from the functions that it solves.
 
         Raises:
             InvalidKeyError: The key function returned what cannot be a key.
             ConfigurationError: The key function was to be solved, and nobody did.
         """
         assert self._read_principal is not None  # noqa: S101 - for type checkers
-        principal = await _awaited(self._read_principal(scope, answers))
+        principal = await _awaited(self._read_principal(scope, solved))
         if principal is None:
             return None
         return checked_principal(principal, self.key_func)
 
     async def charge(
-        self, principal: str, scope: Scope, answers: Answers
+        self, principal: str, scope: Scope, solved: Solved
     ) -> Charge | None:
         """
         Return what the request that *scope* describes costs *principal*.
@@ -208,7 +208,7 @@ class Rule:
         Args:
             principal: Who is charged.
             scope: The request.
-            answers: Those of the functions that FastAPI solved.
+            solved: What FastAPI got from the functions that it solves.
 
         Raises:
             InvalidAnswerError: A function returned what it cannot answer.
@@ -217,13 +217,13 @@ class Rule:
         key = self.key(principal)
         quota: Any = self.limit.quota
         if self._read_quota is not None:
-            quota = await _awaited(self._read_quota(scope, answers))
+            quota = await _awaited(self._read_quota(scope, solved))
             if isinstance(quota, Exempt):
                 return None
             quota = _chosen_quota(quota, self.limit, self.using)
         cost: Any = self.limit.cost
         if self._read_cost is not None:
-            told = await _awaited(self._read_cost(scope, answers))
+            told = await _awaited(self._read_cost(scope, solved))
             cost = _told_cost(told, self.limit.cost)
         return self._charge_of(key, quota, cost)
 
@@ -270,18 +270,18 @@ def _reader_of(function: object) -> _Reader | None:
         return None
     early = early_reader_of(function)
     if early is None:
-        return partial(_solved, function)
-    return lambda scope, _answers: early(scope)
+        return partial(_answer_solved, function)
+    return lambda scope, _: early(scope)
 
 
-def _solved(function: object, _scope: Scope, answers: Answers) -> object:
-    if id(function) not in answers:
+def _answer_solved(function: object, _scope: Scope, solved: Solved) -> object:
+    if id(function) not in solved:
         msg = (
             f"{called(function)} needs FastAPI to solve what it takes, and the route "
             "is not one of FastAPI's. Register the handler with @app.get(…) or the like"
         )
         raise ConfigurationError(msg)
-    return answers[id(function)]
+    return solved[id(function)]
 
 
 def _chosen_quota(answer: object, limit: Limit, using: Algorithm) -> Quota:

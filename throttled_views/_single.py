@@ -17,7 +17,7 @@ from starlette.types import Scope
 from throttled_views._answers import Answer
 from throttled_views._charging import acquired
 from throttled_views._direct import Direct
-from throttled_views._rules import Answers, Rule
+from throttled_views._rules import Rule, Solved
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.context import Outcome
 from throttled_views.headers import RawHeaders, Told
@@ -52,7 +52,7 @@ class Single(Direct[Taken]):
         self._quota = rule.quota
         super().__init__(machinery, store, [rule])
 
-    async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
+    async def decide(self, scope: Scope, solved: Solved, outcome: Outcome) -> bool:
         """Charge the request, once; see `Plan.decide`."""
         rule, store = self._rule, self._machinery.store
         if self._take_of_scope is not None and outcome.is_empty:
@@ -64,7 +64,7 @@ class Single(Direct[Taken]):
                 return self._added(taken, outcome, began)
         if rule in outcome.decided:
             return False
-        principal = await rule.principal(scope, answers)
+        principal = await rule.principal(scope, solved)
         owed = None
         if principal is not None:
             owed = outcome.take_on(store, rule.key(principal), self._cost)

@@ -16,7 +16,7 @@ from starlette.types import Scope
 from throttled_views._answers import Answer
 from throttled_views._charging import acquired
 from throttled_views._direct import Direct
-from throttled_views._rules import Answers, Rule
+from throttled_views._rules import Rule, Solved
 from throttled_views.context import Outcome
 from throttled_views.headers import RawHeaders, Told, merged
 from throttled_views.hooks import CheckEvent, CheckOutcome, CheckPhase
@@ -53,9 +53,9 @@ class Together(Direct[TakenTogether]):
         self._quotas = [rule.quota for rule in rules]
         super().__init__(machinery, store, rules)
 
-    async def decide(self, scope: Scope, answers: Answers, outcome: Outcome) -> bool:
+    async def decide(self, scope: Scope, solved: Solved, outcome: Outcome) -> bool:
         """Charge a request of which nothing was decided yet; see `Plan.decide`."""
-        principal = await self._rules[0].principal(scope, answers)
+        principal = await self._rules[0].principal(scope, solved)
         if principal is None:
             outcome.decided.extend(self._rules)
             return False

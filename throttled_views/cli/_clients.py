@@ -21,7 +21,7 @@ from throttled_views._fields import is_field_name
 from throttled_views._found import Found
 from throttled_views._methods import WEBSOCKET
 from throttled_views._principals import checked_principal
-from throttled_views._rules import NO_ANSWERS, Rule, is_late
+from throttled_views._rules import NOTHING_SOLVED, Rule, is_late
 from throttled_views.cli._mistakes import CommandError
 from throttled_views.cli._named import option_for, principal_of
 from throttled_views.errors import shown
@@ -78,7 +78,7 @@ class Client:
             )
             raise CommandError(msg)
         try:
-            return await rule.principal(scope, NO_ANSWERS)
+            return await rule.principal(scope, NOTHING_SOLVED)
         except CommandError as error:
             msg = f"Limit {rule.name!r}: {error}"
             raise CommandError(msg) from None

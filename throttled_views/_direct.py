@@ -30,7 +30,13 @@ _SubjectT = TypeVar("_SubjectT")
 _TakenT = TypeVar("_TakenT", bound=AnyTaken)
 
 Taker: TypeAlias = Callable[[_SubjectT], "_TakenT | Awaitable[_TakenT] | None"]
-"""Charges a subject; None means that the store is down."""
+"""
+Charges a subject: the scope of a request, or an encoded principal.
+
+A tuple is the decision, made at once. What is to be awaited gives one: the store has to
+be waited for, and may turn out to be down. None is no decision: the store is known to
+be down, and nobody was charged.
+"""
 
 
 class Direct(ABC, Generic[_TakenT]):

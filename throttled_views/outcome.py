@@ -234,7 +234,13 @@ class Quick(Builder):
 
 
 _Recorded: TypeAlias = Outcome | tuple[Builder, AnyTaken, int, object] | None
-"""What a scope holds: an outcome, or all that it takes to make one."""
+"""
+What a scope holds: an outcome, or all that it takes to make one, or nothing yet.
+
+A route that decided in a hurry leaves a tuple, and most requests need no more: what
+builds the outcome, what was decided, the `id` of the scope that it was decided for, and
+the endpoint that serves that scope. See `outcome_of`.
+"""
 
 
 def begin(scope: Scope) -> None:

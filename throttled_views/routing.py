@@ -155,11 +155,13 @@ class ThrottledRoute(APIRoute):
         # Whoever makes a route of another kind of it takes its limits along.
         takes_along = bool(self.all_plans) and includes_by_endpoint()
         self.endpoint = on_its_own if takes_along else serving
-        # Exempt ones, too: an inclusion may have dependencies that limit.
+        # An exempt route, which has no plans, has these, too: where it is included it
+        # may get dependencies that limit, and it tells what they decide.
         own_methods: frozenset[str] = frozenset(self.methods or ())
         quick = _quick_of(self.plans, self.all_plans)
-        # Together: looking an attribute up is not free in an object of this size.
-        self._path = own_methods, quick, super().handle
+        # All that a request needs of its route, in one attribute: to look one up is not
+        # free in an object of this size. FastAPI's own `handle` is the last.
+        self._for_requests = own_methods, quick, super().handle
 
     def _plans_of(
         self, declaration: Declaration, limiter: Limiter, *, by_dependency: bool
@@ -176,8 +178,13 @@ class ThrottledRoute(APIRoute):
     def handle(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, scope: Scope, receive: Receive, send: Send
     ) -> Coroutine[Any, Any, None]:
-        """Serve the request, or refuse it. A 405 is none of our business."""
-        own_methods, quick, serve = self._path
+        """
+        Serve the request, or refuse it.
+
+        One of a method that the route does not serve is not charged here: FastAPI
+        answers it with 405.
+        """
+        own_methods, quick, serve = self._for_requests
         if scope["method"] not in own_methods:
             return serve(scope, receive, send)
         if quick is None or SCOPE_KEY in scope or not quick.machinery.enabled:
@@ -210,7 +217,7 @@ class ThrottledRoute(APIRoute):
         if taken[0]:
             await refuse(scope, receive, send)
             return
-        *_, serve = self._path
+        *_, serve = self._for_requests
         await serve(scope, receive, partial(send_with_headers, send, scope))
 
     async def _decide_and_handle(
@@ -230,13 +237,14 @@ class ThrottledRoute(APIRoute):
         if is_refused:
             await refuse(scope, receive, send)
             return
-        *_, serve = self._path
+        *_, serve = self._for_requests
         await serve(scope, receive, telling(send, scope))
 
 
 def _quick_of(early: Sequence[Plan], plans: Sequence[Plan]) -> Quick | None:
     """Return what decides *early* ones of *plans* in a hurry, if anything does."""
-    # Which does not wait for the end of a request.
+    # Nothing does where something may be given back: what is in a hurry does not stay
+    # until it is known how a request ended.
     is_settled = any(rule.is_refundable for plan in plans for rule in plan.rules)
     return None if is_settled or len(early) != 1 else early[0].quick
 

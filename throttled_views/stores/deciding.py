@@ -25,9 +25,9 @@ __all__ = [
     "Taken",
     "TakenTogether",
     "Verdict",
+    "as_standing",
     "decide",
     "look",
-    "shown",
     "take_together",
     "told",
     "told_together",
@@ -44,16 +44,17 @@ Taken: TypeAlias = tuple[bool, State, int, str]
 """
 What a decision on one key found, for whoever shows it later.
 
-Whether it is refused; where the key stands after it, as `shown`; the time of that in
-microseconds; and the key.
+Whether it is refused; where the key stands after it, which is no state but what
+`as_standing` makes of one; the time of that in microseconds; and the key.
 """
 
 TakenTogether: TypeAlias = tuple[bool, Sequence[tuple[bool, State]], int, Sequence[str]]
 """
 What a decision on several keys found, all or nothing.
 
-Whether it is refused; of each key whether it refuses, and where it stands after it; the
-time of that in microseconds; and the keys.
+Whether it is refused; of each key whether it refuses, and its state after it, which
+unlike that of `Taken` is as its kernel has it; the time of that in microseconds; and
+the keys.
 """
 
 AnyTaken: TypeAlias = tuple[bool, Any, int, Any]
@@ -91,12 +92,12 @@ class Share(NamedTuple):
     cost: int
 
 
-def shown(kernel: AnyKernel, state: State, now_us: int) -> State:
+def as_standing(kernel: AnyKernel, state: State, now_us: int) -> State:
     """
-    Return where a key stands, as `Taken` has it.
+    Return *state* as `Taken` has it.
 
-    Of a bucket it is what the bucket holds, in ticks: that is nearly what is shown. Of
-    all others it is the state.
+    Of a bucket it is what the bucket holds, in ticks: that is nearly what clients are
+    told. Of all others it is the state.
     """
     return now_us * kernel.scale - state if isinstance(kernel, Bucket) else state
 

@@ -36,9 +36,9 @@ from throttled_views.stores.deciding import (
     State,
     Taken,
     TakenTogether,
+    as_standing,
     decide,
     look,
-    shown,
     take_together,
 )
 from throttled_views.stores.statistics import StoreStatistics
@@ -318,7 +318,7 @@ class MemoryStore:
             with self._lock:
                 now_us = self._now_ns() // _NS_PER_US
                 limited, state = self._take(key, now_us, kernel, cost)
-            return limited, shown(kernel, state, now_us), now_us, key
+            return limited, as_standing(kernel, state, now_us), now_us, key
 
         return take_one
 

@@ -48,7 +48,8 @@ __all__ = [
     "unavailable",
 ]
 
-_NOT_STORED, _REFUSED_BY_ANOTHER_QUOTA = 2, 3  # verdicts of acquire.lua
+# Verdicts of acquire.lua; 0 is that it is refused.
+_ADMITTED, _NOT_STORED, _REFUSED_BY_ANOTHER_QUOTA = 1, 2, 3
 _MOST_LIMITS = 32  # of a batch: the server decides them while the next is encoded
 # Of the timeout: with less left, nothing is sent to a silent server, and a loop that is
 # later than that was held up.
@@ -254,7 +255,8 @@ class Batch(Call):
             begun = self._begun
             if verdict == _REFUSED_BY_ANOTHER_QUOTA:
                 begun = None
-            answer = finish(asked, verdict == 1, now_us, begun, numbers[start:at])
+            is_admitted = verdict == _ADMITTED
+            answer = finish(asked, is_admitted, now_us, begun, numbers[start:at])
             future.set_result(answer)
         if b"READONLY" in why:
             raise _not_stored(why)  # another is the primary by now

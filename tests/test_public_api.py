@@ -6,6 +6,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -52,14 +53,20 @@ def definitions(source: Source) -> Iterator[tuple[str, ast.stmt, bool]]:
                 pass
 
 
+@cache
+def imports_of_modules() -> set[tuple[str, str]]:
+    """List the names that modules of the package import, each with where it is."""
+    return {
+        (module, name)
+        for source in sources()
+        for module, name, _ in imported(source)
+        if name and source.name
+    }
+
+
 def used_elsewhere(source: Source) -> set[str]:
     """List the names that other modules of the package import from *source*."""
-    return {
-        name
-        for other in sources()
-        for module, name, _ in imported(other)
-        if name and module == source.dotted and other.name
-    }
+    return {name for module, name in imports_of_modules() if module == source.dotted}
 
 
 @pytest.mark.parametrize("source", MODULES.values(), ids=MODULES)

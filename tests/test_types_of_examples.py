@@ -17,6 +17,12 @@ import pytest
 from tests.documents import ROOT
 
 
+@pytest.fixture(name="cache", scope="module")
+def cache_fixture(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Give what mypy keeps of the packages that examples import, at first nothing."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(name="copy")
 def copy_fixture(tmp_path: Path) -> Path:
     """Give a directory that has the examples for this FastAPI and nothing else."""
@@ -37,9 +43,9 @@ def said_by(*arguments: str, where: Path) -> str:
     return ran.stdout.strip()
 
 
-def test_mypy_has_nothing_to_say(copy: Path) -> None:
+def test_mypy_has_nothing_to_say(copy: Path, cache: str) -> None:
     """All examples pass mypy --strict, without a setting."""
-    said = said_by("mypy", "--strict", "--cache-dir", "cache", ".", where=copy)
+    said = said_by("mypy", "--strict", "--cache-dir", cache, ".", where=copy)
 
     assert said.startswith("Success: no issues found in "), said
 
@@ -53,13 +59,14 @@ def test_pyright_has_nothing_to_say(copy: Path) -> None:
     assert said.endswith("0 errors, 0 warnings, 0 informations"), said
 
 
-def test_a_mistake_is_seen(copy: Path) -> None:
+def test_a_mistake_is_seen(copy: Path, cache: str) -> None:
     """The package is found and typed: what contradicts it is an error to both."""
     (copy / "mistake.py").write_text(
         "from throttled_views import Quota\n\nQuota.per_minute('5')\n", "utf-8"
     )
 
-    assert "[arg-type]" in said_by("mypy", "--strict", "mistake.py", where=copy)
+    mypy = ["mypy", "--strict", "--cache-dir", cache]
+    assert "[arg-type]" in said_by(*mypy, "mistake.py", where=copy)
     assert "reportArgumentType" in said_by(
         "pyright", "--pythonpath", sys.executable, "mistake.py", where=copy
     )

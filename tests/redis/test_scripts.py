@@ -43,7 +43,7 @@ FAMILIES = (
     Algorithm.SLIDING_LOG,
 )
 US_PER_S = 1_000_000
-EXAMPLES = 300
+EXAMPLES = 3 * settings().max_examples
 
 Results: TypeAlias = Sequence[RateLimitResult]
 
@@ -478,4 +478,4 @@ def test_histories_are_told_alike(redis_url: str) -> None:
 
         check()
 
-    assert decisions > 3_000
+    assert decisions > 10 * EXAMPLES

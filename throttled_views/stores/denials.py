@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.algorithms.bucket import Bucket
+from throttled_views.algorithms.kernels import counter_of
 from throttled_views.algorithms.log import SlidingLog
 from throttled_views.results import Charge, RateLimitResult
 from throttled_views.stores.base import Clock
@@ -26,7 +27,7 @@ from throttled_views.stores.deciding import (
 )
 from throttled_views.stores.wire import Asked, Spec, spec_of
 
-__all__ = ["Begun", "Denial", "Denials", "Pair", "prices_of"]
+__all__ = ["Begun", "Denial", "Denials", "Pair", "pair_of", "prices_asked", "prices_of"]
 
 _MOST_KEYS = 10_000
 _LONGEST_US = 1_000_000
@@ -37,6 +38,25 @@ Begun: TypeAlias = tuple[int, int]
 
 Pair: TypeAlias = tuple[str, AnyKernel]
 """A key, and what counts it."""
+
+
+def pair_of(charge: Charge) -> Pair:
+    """Return the key that is charged, and what counts it."""
+    return charge.key, counter_of(charge)
+
+
+def prices_of(charges: Iterable[Charge]) -> dict[Pair, int]:
+    """Return what *charges* come to; a key that is named twice is charged both."""
+    prices: dict[Pair, int] = {}
+    for charge in charges:
+        pair = pair_of(charge)
+        prices[pair] = prices.get(pair, 0) + charge.cost
+    return prices
+
+
+def prices_asked(asked: Asked) -> dict[Pair, int]:
+    """Return what *asked*, no key of it twice, comes to."""
+    return {(key, spec.kernel): spec.cost for key, spec in asked}
 
 
 class Denial(NamedTuple):
@@ -158,7 +178,7 @@ class Denials:
 
     def taken_together(self, asked: Asked) -> TakenTogether | None:
         """Return what *asked* is told, no key of it twice, if it is refused."""
-        found = self._found(prices_of(asked))
+        found = self._found(prices_asked(asked))
         if found is None:
             return None
         denial, now_us = found
@@ -213,11 +233,6 @@ class Denials:
                 self.known.pop(key, None)
                 for refused in self._beside.pop(key, ()):
                     self.known.pop(refused, None)
-
-
-def prices_of(asked: Asked) -> dict[Pair, int]:
-    """Return what *asked*, no key of it twice, comes to."""
-    return {(key, spec.kernel): spec.cost for key, spec in asked}
 
 
 def _steady_us(kernel: AnyKernel, state: State, at_us: int, price: int) -> int:

@@ -42,6 +42,9 @@ StoreListener: TypeAlias = Callable[[StoreUnavailableError | None], None]
 """Is told when a store goes down, and why; or, with None, that it is up again."""
 
 
+_Ask: TypeAlias = Callable[[Sequence[Charge]], Awaitable[Sequence[RateLimitResult]]]
+
+
 class _LocalReceipt(Receipt):
     """A receipt of what this process charged while the store was down."""
 
@@ -107,27 +110,11 @@ class Failover:
         Raises:
             StoreUnavailableError: The store is down, and a charge is to be denied then.
         """
-        if self._is_asked(charges):
-            try:
-                results = await self._store.acquire(charges)
-            except StoreUnavailableError as error:
-                self.failed(error)
-            else:
-                self.succeeded()
-                return results
-        return await self._by_policy(charges, self._local.acquire)
+        return await self._decided(charges, self._store.acquire, self._local.acquire)
 
     async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
-        if self._is_asked(charges):
-            try:
-                results = await self._store.peek(charges)
-            except StoreUnavailableError as error:
-                self.failed(error)
-            else:
-                self.succeeded()
-                return results
-        return await self._by_policy(charges, self._local.peek)
+        return await self._decided(charges, self._store.peek, self._local.peek)
 
     async def refund(self, receipts: Sequence[Receipt], /) -> None:
         """Give charges back to what was charged; the store, if it is up."""
@@ -177,10 +164,22 @@ class Failover:
         self._probe_at = now + _PROBE_EVERY_S
         return True
 
+    async def _decided(
+        self, charges: Sequence[Charge], ask: _Ask, ask_local: _Ask
+    ) -> Sequence[RateLimitResult]:
+        """Return what the store answers; what the policy does, if it does not."""
+        if self._is_asked(charges):
+            try:
+                results = await ask(charges)
+            except StoreUnavailableError as error:
+                self.failed(error)
+            else:
+                self.succeeded()
+                return results
+        return await self._by_policy(charges, ask_local)
+
     async def _by_policy(
-        self,
-        charges: Sequence[Charge],
-        ask_local: Callable[..., Awaitable[Sequence[RateLimitResult]]],
+        self, charges: Sequence[Charge], ask_local: _Ask
     ) -> Sequence[RateLimitResult]:
         policies = [each.on_store_error or self._policy for each in charges]
         if "deny" in policies:

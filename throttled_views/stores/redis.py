@@ -47,7 +47,14 @@ from throttled_views.stores.deciding import (
     look,
     take_together,
 )
-from throttled_views.stores.denials import Begun, Denials, Pair, prices_of
+from throttled_views.stores.denials import (
+    Begun,
+    Denials,
+    Pair,
+    pair_of,
+    prices_asked,
+    prices_of,
+)
 from throttled_views.stores.lines import ClusterLine, ConnectionLine
 from throttled_views.stores.statistics import StoreStatistics
 from throttled_views.stores.wire import (
@@ -149,10 +156,10 @@ class RedisStore:
         other, and given back, best effort, if a later one is refused or fails.
         """
         if any(map(_is_too_dear, charges)) or any(
-            _is_hopeless(*each) for each in _prices(charges).items()
+            _is_hopeless(*each) for each in prices_of(charges).items()
         ):
             now_us, states = await self._states(charges)
-            return decide(charges, _reader(states), now_us).results
+            return decide(charges, _reader_of(states), now_us).results
         results: dict[int, RateLimitResult] = {}
         for group in _groups(charges, self._home().slot_of):
             some = [charges[index] for index in group]
@@ -186,7 +193,7 @@ class RedisStore:
         try:
             looks = await self.peek(untouched)
         except StoreUnavailableError:  # it is refused all the same
-            looks = look(untouched, _reader_of(None), 0)
+            looks = look(untouched, _reader_of_one(None), 0)
         told = {
             **dict(zip(others, looks, strict=True)),
             **{index: results[index] for index in refused},
@@ -197,7 +204,7 @@ class RedisStore:
         self, charges: Sequence[Charge]
     ) -> Sequence[RateLimitResult]:
         """Charge keys of one slot, each held to one quota."""
-        prices = _prices(charges)
+        prices = prices_of(charges)
         may_remember = not any(each.refundable for each in charges)
         known = self._denials.verdict(charges, prices) if may_remember else None
         if known is not None:
@@ -211,7 +218,7 @@ class RedisStore:
             self._denials.drop(key for key, _ in prices)
         elif may_remember:
             self._denials.note(prices, states, now_us, begun)
-        return decide(charges, _reader(states), now_us).results
+        return decide(charges, _reader_of(states), now_us).results
 
     async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
         """Tell what `acquire` would answer, and change nothing; see `Store.peek`."""
@@ -219,10 +226,10 @@ class RedisStore:
         for group in _groups(charges, self._home().slot_of):
             # Each on its own: what a log tells depends on the price.
             now_us, found = await self._look(
-                [(_pair(charges[index]), charges[index].cost) for index in group]
+                [(pair_of(charges[index]), charges[index].cost) for index in group]
             )
             for index, state in zip(group, found, strict=True):
-                [results[index]] = look([charges[index]], _reader_of(state), now_us)
+                [results[index]] = look([charges[index]], _reader_of_one(state), now_us)
         return [results[index] for index in range(len(charges))]
 
     async def _states(
@@ -231,7 +238,7 @@ class RedisStore:
         """Return where the keys of *charges* stand, and when that was."""
         now_us, states = 0, dict[Pair, State]()
         for group in _groups(charges, self._home().slot_of):
-            prices = _prices([charges[index] for index in group])
+            prices = prices_of([charges[index] for index in group])
             at_us, found = await self._look(list(prices.items()))
             states |= zip(prices, found, strict=True)
             if any(kernel.capacity for _, kernel in prices):
@@ -396,7 +403,7 @@ class RedisStore:
         if admitted:
             self._denials.drop(keys)
         else:
-            prices = prices_of(asked)
+            prices = prices_asked(asked)
             found = dict(zip(prices, states, strict=True))
             self._denials.note(prices, found, now_us, begun)
         specs = [spec for _, spec in asked]
@@ -468,19 +475,6 @@ def _no_client(client: object) -> ConfigurationError:
     )
 
 
-def _pair(charge: Charge) -> Pair:
-    return charge.key, counter_of(charge)
-
-
-def _prices(charges: Sequence[Charge]) -> dict[Pair, int]:
-    """Return what *charges* come to, for each key and the kernel that counts it."""
-    prices: dict[Pair, int] = {}
-    for charge in charges:
-        pair = _pair(charge)
-        prices[pair] = prices.get(pair, 0) + charge.cost
-    return prices
-
-
 def _is_hopeless(pair: Pair, price: int) -> bool:
     """Tell whether there can never be room for *price*, so that none is asked for."""
     _, kernel = pair
@@ -516,13 +510,12 @@ def _spec_of_charge(charge: Charge) -> Spec:
     return spec_of(counter_of(charge), charge.cost)
 
 
-def _reader(
-    states: Mapping[Pair, State],
-) -> Callable[[str, AnyKernel], State | None]:
+def _reader_of(states: Mapping[Pair, State]) -> Reader:
+    """Return what tells the state of each key."""
     return lambda key, kernel: states.get((key, kernel))
 
 
-def _reader_of(state: State | None) -> Reader:
+def _reader_of_one(state: State | None) -> Reader:
     """Return what tells the same state of any key."""
 
     def read(_key: str, _kernel: AnyKernel) -> State | None:

@@ -16,7 +16,7 @@ from starlette.routing import Mount
 
 from throttled_views._found import Found
 from throttled_views._methods import WEBSOCKET
-from throttled_views._templates import examples_of
+from throttled_views._templates import examples_of, takes_all
 
 __all__ = ["captor_of", "captured_methods"]
 
@@ -26,7 +26,7 @@ _HTTP = frozenset(HTTPMethod)
 def captor_of(found: Found, earlier_ones: Iterable[Found]) -> Found | None:
     """Return the first of *earlier_ones* that takes requests to *found*, if any."""
     paths = [*_paths_to(found)]
-    for earlier in earlier_ones if paths else ():
+    for earlier in earlier_ones:
         if (
             _takes(earlier, paths)
             and captured_methods(found, earlier)
@@ -51,8 +51,8 @@ def _served_by(found: Found) -> frozenset[str]:
 
 
 def _takes(earlier: Found, paths: list[str]) -> bool:
-    regex: re.Pattern[str] | None = getattr(earlier.here, "path_regex", None)
-    if regex is None or not all(map(regex.match, paths)):
+    pattern: re.Pattern[str] | None = getattr(earlier.here, "path_regex", None)
+    if pattern is None or not takes_all(pattern, paths):
         return False
     # Another class may look at more of a request than its path and its method.
     asked: object = getattr(earlier.route, "matches", None)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from starlette.routing import compile_path
 
 from throttled_views._declaration import declaration_of
-from throttled_views._templates import examples_of
+from throttled_views._templates import examples_of, takes_all
 from throttled_views.errors import RegistrationError
 
 __all__ = ["Claims"]
@@ -36,15 +36,13 @@ class _Served(NamedTuple):
 
     def captures(self, other: _Served) -> bool:
         """Tell whether all requests for *other* would come here, if this came first."""
-        regex, _, convertors = compile_path(self.path)
+        pattern, _, convertors = compile_path(self.path)
         _, template, parameters = compile_path(other.path)
-        paths = [*examples_of(template, parameters)]
         return bool(
             convertors
-            and paths
             and self.methods & other.methods
             and _shape(self.path) != _shape(other.path)
-            and all(map(regex.match, paths))
+            and takes_all(pattern, [*examples_of(template, parameters)])
         )
 
 

@@ -1,8 +1,9 @@
-"""Paths that stand for all that a template matches."""
+"""Paths that stand for all that a template matches, and what takes all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from starlette.convertors import (
     UUIDConvertor,
 )
 
-__all__ = ["examples_of"]
+__all__ = ["examples_of", "takes_all"]
 
 # For private use, so that no path of a user's has it.
 _TEXT = "\ue000"
@@ -44,3 +45,12 @@ def examples_of(
         for name, value in zip(convertors, values, strict=True):
             path = path.replace(f"{{{name}}}", value)
         yield path
+
+
+def takes_all(pattern: re.Pattern[str], paths: Sequence[str]) -> bool:
+    """
+    Tell whether *pattern* takes all that *paths* stand for, and leaves none of it.
+
+    Not if there are none: what they would stand for is not known then.
+    """
+    return bool(paths) and all(map(pattern.match, paths))

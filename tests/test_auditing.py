@@ -18,6 +18,8 @@ from throttled_views import (
     EXEMPT,
     Algorithm,
     AuditedRoute,
+    ClientIP,
+    KeyFunc,
     Limit,
     Limiter,
     Quota,
@@ -28,8 +30,10 @@ from throttled_views import (
     ThrottledView,
     audit,
     by_template,
+    client_ip,
     everyone,
     exempt,
+    first_of,
     header_key,
     limit,
     route,
@@ -395,6 +399,40 @@ def test_a_template_below_parameters_is_a_problem(outer: Any) -> None:  # noqa: 
 
     assert problems[0] is None
     assert "with the parameter 'item'" in str(problems[1])
+
+
+BEHIND_A_PROXY = ClientIP(trusted_proxies=["10.0.0.0/8"])
+
+
+@pytest.mark.parametrize(
+    ("key_func", "is_problem"),
+    [
+        (client_ip, True),
+        (ClientIP(ipv6_prefix=56), True),
+        (header_key("X-API-Key"), True),
+        (first_of(header_key("X-API-Key", otherwise=None), client_ip), True),
+        (None, False),
+        (BEHIND_A_PROXY, False),
+        (header_key("X-API-Key", otherwise=BEHIND_A_PROXY), False),
+        (header_key("X-API-Key", otherwise=None), False),
+        (everyone, False),
+    ],
+)
+@pytest.mark.parametrize("outside", [True, False], ids=["middleware", "route"])
+def test_a_limit_that_takes_proxies_for_clients_is_a_problem(
+    key_func: KeyFunc | None, *, is_problem: bool, outside: bool
+) -> None:
+    """Its limiter trusts some, and all clients behind one would share its count."""
+    limiter, limits = Limiter(key_func=BEHIND_A_PROXY), Limit("9/h", key_func=key_func)
+    app = FastAPI()
+    if outside:
+        app.add_middleware(RateLimitMiddleware, limiter=limiter, throttle=limits)
+        app.get("/")(hello)
+    else:
+        app.get("/")(limiter.limit(limits)(hello))
+    problems = [each.problem for each in audit(app) if each.path == "/"]
+
+    assert is_problem == ("client_ip, which knows no proxies" in str(problems))
 
 
 def test_a_socket_that_a_middleware_cannot_serve_is_a_problem() -> None:

@@ -8,12 +8,14 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from fastapi import FastAPI, WebSocket
 from typer.testing import CliRunner
 
 from tests import apps_cli
 from tests.asgi import CLIENT, Relay, answers, frozen_store, http_scope, sent
-from throttled_views import Charge, Quota
+from throttled_views import Charge, Limit, Quota, RateLimitMiddleware, client_ip
 from throttled_views.cli._app import app
+from throttled_views.cli._handlers import counted_for
 
 HERE = "tests.apps_cli"
 APP = (f"{HERE}:create_app", "--factory")
@@ -295,6 +297,22 @@ def test_what_a_middleware_limits_has_a_name_of_its_own() -> None:
     request("GET /search", "GET /v1/items")
 
     assert {"app 1000/m": 998} == left("APP", CLIENT)
+
+
+def test_what_is_asked_for_the_application_is_asked_for_no_route_of_it() -> None:
+    """A key function may let one through, or not know what to do with a socket."""
+    served = FastAPI()
+    limit = Limit("9/m", key_func=client_ip)
+    served.add_middleware(RateLimitMiddleware, throttle=limit)
+    served.get("/health")(lambda: "up")
+
+    @served.websocket("/socket")
+    async def socket(websocket: WebSocket) -> None:
+        """Be a socket."""
+
+    [counted] = counted_for(served, "APP", None)
+
+    assert ("/", ("GET",)) == (counted.found.path, counted.found.methods)
 
 
 def test_a_template_has_counts_of_its_own() -> None:

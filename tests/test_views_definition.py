@@ -1199,10 +1199,13 @@ def test_a_misspelt_setting_is_refused(written: str, meant: str) -> None:
         view_of((written, "5/m"))
 
 
-def test_a_policy_is_no_setting_of_a_view() -> None:
-    """It would be left out without a word, and the view be open in an outage."""
-    with pytest.raises(ViewDefinitionError, match="on_store_error='deny'"):
-        view_of(("on_store_error", "deny"))
+@pytest.mark.parametrize(
+    "name", ["on_store_error", "shadow", "refund_when", "max_delay"]
+)
+def test_an_option_of_limits_is_no_setting_of_a_view(name: str) -> None:
+    """It would be left out without a word, and the view be limited otherwise."""
+    with pytest.raises(ViewDefinitionError, match=rf"Limit\('100/m', {name}=…\)"):
+        view_of((name, "deny"))
 
 
 def test_a_decorator_without_parentheses_is_refused() -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "Header",
     "Path",
     "always_answering",
+    "members_of",
     "own",
     "scope_reader_of",
 ]
@@ -205,7 +206,7 @@ class FirstOf:
         Raises:
             ConfigurationError: One cannot be asked early, or never is.
         """
-        *earlier, last = map(_members_of, key_funcs)
+        *earlier, last = map(members_of, key_funcs)
         if _always_answers(last[-1]):
             earlier = [_without_fallback(members) for members in earlier]
         members = [*chain.from_iterable(earlier), *last]
@@ -220,8 +221,11 @@ class FirstOf:
         return cls(members)
 
 
-def _members_of(key_func: KeyFunc) -> Sequence[KeyFunc]:
-    return key_func.members if isinstance(key_func, FirstOf) else [key_func]
+def members_of(key_func: KeyFunc | None) -> Sequence[KeyFunc]:
+    """Return the key functions that *key_func* asks, one after the other."""
+    if key_func is None:
+        return ()
+    return key_func.members if isinstance(key_func, FirstOf) else (key_func,)
 
 
 def _without_fallback(members: Sequence[KeyFunc]) -> Sequence[KeyFunc]:

@@ -66,7 +66,8 @@ class Warnings:
                 _logger.warning(
                     "A peer in a private network sends %s, and is no trusted proxy, so "
                     "all clients behind it share its key. If it is a proxy of yours, "
-                    "write ClientIP(trusted_proxies=[…], header=%r)",
+                    "write ClientIP(trusted_proxies=[…], header=%r), and give that to "
+                    "each limit that has client_ip, also as header_key(…, otherwise=…)",
                     field,
                     field,
                 )

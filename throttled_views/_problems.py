@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from throttled_views._binding import is_same
 from throttled_views._captures import captor_of, captured_methods
@@ -11,8 +11,11 @@ from throttled_views._endpoints import is_guarded
 from throttled_views._found import Found
 from throttled_views._functions import check_connection
 from throttled_views._insides import is_decorated
+from throttled_views._kinds import members_of
 from throttled_views._methods import WEBSOCKET
 from throttled_views.errors import ViewDefinitionError
+from throttled_views.keys import ClientIP
+from throttled_views.limiter import Limiter
 from throttled_views.routing import ThrottledRoute
 
 __all__ = ["problem_of"]
@@ -23,6 +26,7 @@ def problem_of(found: Found, limited: Sequence[Any]) -> str | None:
     return (
         _problem_of_mounts(found)
         or _problem_of_sockets(found)
+        or _problem_of_addresses(found)
         or _problem_of_kind(found)
         or _problem_of_decorators(found, limited)
         or _problem_of_order(found)
@@ -49,6 +53,28 @@ def _problem_of_sockets(found: Found) -> str | None:
     except ViewDefinitionError as error:
         return f"RateLimitMiddleware fails here. {error}"
     return None
+
+
+def _problem_of_addresses(found: Found) -> str | None:
+    """Tell of a limit that takes proxies, which its limiter knows, for clients."""
+    plans = [*found.own_plans(), *found.plans_of_dependencies()]
+    rules = [(plan.machinery, rule) for plan in plans for rule in plan.rules]
+    rules += [(each.limiter, rule) for each in found.outer for rule in each.rules]
+    for limiter, rule in rules:
+        key_func = cast("Limiter", limiter).key_func
+        if not isinstance(key_func, ClientIP) or not key_func.trusted_proxies:
+            continue
+        if any(map(_knows_no_proxies, members_of(rule.key_func))):
+            return (
+                f"Limit {rule.name!r} has client_ip, which knows no proxies, while its "
+                "limiter trusts some: all clients behind one share its count. Give it "
+                "the ClientIP of the limiter, also as header_key(…, otherwise=…)"
+            )
+    return None
+
+
+def _knows_no_proxies(key_func: object) -> bool:
+    return isinstance(key_func, ClientIP) and not key_func.trusted_proxies
 
 
 def _problem_of_kind(found: Found) -> str | None:

@@ -22,6 +22,9 @@ from throttled_views.limits import Limit, available
 
 __all__ = ["check_settings", "noted", "setting_of"]
 
+# Options that are nothing else: a view may well have a `name` or a `cost` of its own.
+_OF_LIMITS = frozenset(("on_store_error", "shadow", "refund_when", "max_delay"))
+
 
 def check_settings(view: type) -> None:
     """
@@ -92,11 +95,11 @@ def _is_path(value: object) -> bool:
 
 
 def _check_spelling(view: type) -> None:
-    if "on_store_error" in vars(view):
+    for name in _OF_LIMITS.intersection(vars(view)):
         raise ViewDefinitionError(
-            f"{name_of(view)}.on_store_error",
-            "it is an option of limits and limiters, not a setting of a view",
-            "Write throttle = Limit('100/m', on_store_error='deny')",
+            f"{name_of(view)}.{name}",
+            "it is an option of limits, not a setting of a view",
+            f"Write throttle = Limit('100/m', {name}=…), or give it another name",
         )
     for name, value in vars(view).items():
         if isinstance(value, classmethod):  # it is no setting, whatever its name

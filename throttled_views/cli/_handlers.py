@@ -62,8 +62,9 @@ def counted_for(app: ASGIApp, handler: str, limit: str | None) -> Sequence[Count
 def _found(app: ASGIApp, handler: str) -> Sequence[Found]:
     """Return the routes of *app* that *handler* serves; all of them for `_APP`."""
     found = [*walk(app)]
-    if handler == _APP:
-        return found
+    if handler == _APP:  # whose requests are for no route
+        of_http = [each for each in found if not each.is_socket]
+        return [each._replace(path="/") for each in of_http or found]
     named = [each for each in found if _is_called(each, handler)]
     names = sorted({each.declaration.name for each in named})
     if not names:

@@ -11,12 +11,13 @@ from time import perf_counter
 
 from throttled_views._answers import Answer
 from throttled_views._rules import Rule
+from throttled_views._scopes import Machinery
 from throttled_views._settlement import hold, settle_soon
 from throttled_views.context import Outcome
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.headers import Told
 from throttled_views.hooks import CheckedLimit, CheckOutcome, CheckPhase
-from throttled_views.outcome import Machinery, RateLimitUnavailableError
+from throttled_views.outcome import RateLimitUnavailableError
 from throttled_views.results import Charge, RateLimitResult, decision_of
 
 __all__ = ["acquired", "charge_in_shadow"]

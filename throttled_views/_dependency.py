@@ -23,10 +23,10 @@ from throttled_views._guard import decide, write
 from throttled_views._methods import methods_of
 from throttled_views._parts import Binder, Part, late_functions
 from throttled_views._plan import Plan, plan_of
+from throttled_views._scopes import context_of
 from throttled_views.context import RateLimitContext
 from throttled_views.errors import ConfigurationError
 from throttled_views.limits import Limit, limit_text
-from throttled_views.outcome import context_of
 from throttled_views.route_keys import routes_below
 
 __all__ = ["Names", "dependency_of"]

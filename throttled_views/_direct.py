@@ -16,11 +16,11 @@ from starlette.types import Scope
 from throttled_views._kinds import scope_reader_of
 from throttled_views._principals import encoded_principal
 from throttled_views._rules import Rule, Solved
+from throttled_views._scopes import Machinery, Quick
 from throttled_views.context import Builder, Outcome
 from throttled_views.errors import StoreUnavailableError
 from throttled_views.headers import RawHeaders
 from throttled_views.hooks import CheckPhase
-from throttled_views.outcome import Machinery, Quick
 from throttled_views.stores.base import QuickStore
 from throttled_views.stores.deciding import AnyTaken
 

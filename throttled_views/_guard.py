@@ -20,20 +20,14 @@ from starlette.websockets import WebSocketState
 
 from throttled_views._exchange import Exchange, Guard
 from throttled_views._plan import Plan, decide_all
+from throttled_views._refusals import own_response
 from throttled_views._rules import NOTHING_SOLVED, Solved
+from throttled_views._scopes import context_of, fields_of, is_told, outcome_of
 from throttled_views._settlement import ERROR, settle, settle_soon
 from throttled_views._statuses import status_by_default
 from throttled_views.headers import merged
 from throttled_views.hooks import CheckPhase
-from throttled_views.outcome import (
-    RateLimitExceededError,
-    RateLimitUnavailableError,
-    context_of,
-    fields_of,
-    is_told,
-    outcome_of,
-    own_response,
-)
+from throttled_views.outcome import RateLimitExceededError, RateLimitUnavailableError
 
 __all__ = ["decide", "guard_of", "write"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from throttled_views._rules import Rule, is_late
+from throttled_views._scopes import Machinery
 from throttled_views.limits import KeyFunc, Limit, Throttle
-from throttled_views.outcome import Machinery
 from throttled_views.quotas import Quota
 from throttled_views.results import OnStoreError
 

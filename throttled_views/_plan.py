@@ -18,15 +18,12 @@ from starlette.types import Scope
 from throttled_views._answers import give_back
 from throttled_views._charging import acquired, charge_in_shadow
 from throttled_views._rules import MOST_TEMPLATES, NOTHING_SOLVED, Rule, Solved
+from throttled_views._scopes import Machinery, outcome_of
 from throttled_views._settlement import hold
 from throttled_views._single import Single
 from throttled_views._together import Together
 from throttled_views.context import Outcome
 from throttled_views.hooks import CheckPhase
-from throttled_views.outcome import (
-    Machinery,
-    outcome_of,
-)
 from throttled_views.results import Charge
 from throttled_views.route_keys import ByTemplate
 from throttled_views.stores.base import quick_store

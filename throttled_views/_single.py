@@ -18,11 +18,11 @@ from throttled_views._answers import Answer
 from throttled_views._charging import acquired
 from throttled_views._direct import Direct
 from throttled_views._rules import Rule, Solved
+from throttled_views._scopes import Machinery
 from throttled_views.algorithms.base import AnyKernel
 from throttled_views.context import Outcome
 from throttled_views.headers import RawHeaders, Told
 from throttled_views.hooks import CheckEvent, CheckOutcome, CheckPhase
-from throttled_views.outcome import Machinery
 from throttled_views.stores.base import QuickStore
 from throttled_views.stores.deciding import Taken, told
 

@@ -20,11 +20,12 @@ from throttled_views._functions import check_connection
 from throttled_views._guard import decide
 from throttled_views._methods import WEBSOCKET
 from throttled_views._plan import Plan, decide_all
+from throttled_views._refusals import fail, refuse
 from throttled_views._rules import Rule, is_late
+from throttled_views._scopes import begin_app, serve_and_settle
 from throttled_views.errors import RegistrationError
 from throttled_views.limiter import Limiter, checked_limiter
 from throttled_views.limits import Limit, Throttle, limit_text, limits_of
-from throttled_views.outcome import begin_app, fail, refuse, serve_and_settle
 
 __all__ = ["RateLimitMiddleware"]
 

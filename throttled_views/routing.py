@@ -49,22 +49,21 @@ from throttled_views._marks import RouteDecorators, limits_given, with_limits
 from throttled_views._methods import WEBSOCKET, joined, methods_of
 from throttled_views._openapi import document, held_by_dependencies
 from throttled_views._plan import Plan, decide_all, early_plans
-from throttled_views._view_endpoints import View, check_is_complete, endpoint_of
-from throttled_views.errors import RegistrationError, StoreUnavailableError
-from throttled_views.limiter import Limiter, checked_limiter, default_limiter
-from throttled_views.limits import LimitOptions, Throttle
-from throttled_views.outcome import (
+from throttled_views._refusals import fail, refuse
+from throttled_views._scopes import (
     SCOPE_KEY,
     Quick,
-    RateLimitUnavailableError,
     begin,
-    fail,
     is_told,
-    refuse,
     send_with_headers,
     serve_and_settle,
     telling,
 )
+from throttled_views._view_endpoints import View, check_is_complete, endpoint_of
+from throttled_views.errors import RegistrationError, StoreUnavailableError
+from throttled_views.limiter import Limiter, checked_limiter, default_limiter
+from throttled_views.limits import LimitOptions, Throttle
+from throttled_views.outcome import RateLimitUnavailableError
 from throttled_views.stores.base import Store
 from throttled_views.stores.deciding import AnyTaken
 

@@ -33,7 +33,7 @@ from tests.benchmarks.results import Row, Section, Table, rows_of
 from tests.benchmarks.servers import kinds, server_of
 from throttled_views import Limiter, ThrottledRouter, client_ip
 from throttled_views._kinds import scope_reader_of
-from throttled_views.outcome import SCOPE_KEY, Quick, send_with_headers
+from throttled_views._scopes import SCOPE_KEY, Quick, send_with_headers
 from throttled_views.routing import ThrottledRoute
 from throttled_views.stores.deciding import Taken
 from throttled_views.stores.redis import RedisStore

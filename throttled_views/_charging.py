@@ -52,7 +52,7 @@ async def _decided(
     machinery: Machinery, charged: Sequence[tuple[Rule, Charge]], outcome: Outcome
 ) -> bool:
     for _, charge in charged:
-        outcome.note(machinery.store, charge.key, charge.cost)
+        outcome.note_charge(machinery.store, charge.key, charge.cost)
     began, phase, tell = perf_counter(), outcome.phase, machinery.audience.checked
     try:
         results = await machinery.failover.acquire([charge for _, charge in charged])
@@ -89,7 +89,7 @@ async def charge_in_shadow(
     named = replace(result, name=rule.name)
     if not result.limited:
         tell(*told, "admitted", *of, named)
-        outcome.note(machinery.store, charge.key, charge.cost)
+        outcome.note_charge(machinery.store, charge.key, charge.cost)
         outcome.add_shadowed(_answer(machinery, rule, charge, outcome, named))
         return
     tell(*told, "would_refuse", *of, named)

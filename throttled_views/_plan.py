@@ -276,7 +276,7 @@ async def decide_all(
     outcome = outcome_of(scope)
     outcome.enter(phase)
     if phase != "app":
-        outcome.serve(id(scope), scope.get("endpoint"))
+        outcome.belong_to(id(scope), scope.get("endpoint"))
     try:
         for plan in plans:
             if await plan.decide(scope, solved, outcome):

@@ -107,7 +107,7 @@ def begin(scope: Scope) -> None:
     itself, is of another request.
     """
     outcome = outcome_of(scope)
-    outcome.serve(id(scope), scope.get("endpoint"))
+    outcome.belong_to(id(scope), scope.get("endpoint"))
     if outcome.scope_id != id(scope):
         scope[SCOPE_KEY] = Outcome(id(scope), scope.get("endpoint"))
 

@@ -101,7 +101,7 @@ class Single(Direct[Taken]):
         answer = Answer(told_of_it, self._rule, self._machinery, outcome.phase, result)
         outcome.add_answer(answer)
         outcome.decided.append(self._rule)
-        outcome.note(self._machinery.store, key, self._cost)
+        outcome.note_charge(self._machinery.store, key, self._cost)
 
     def _tell(self, taken: Taken, phase: CheckPhase, began: float) -> None:
         duration = perf_counter() - began

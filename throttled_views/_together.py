@@ -87,7 +87,7 @@ class Together(Direct[TakenTogether]):
             answer = Answer(told, rule, self._machinery, outcome.phase, result)
             outcome.add_answer(answer)
             outcome.decided.append(rule)
-            outcome.note(self._machinery.store, key, share.cost)
+            outcome.note_charge(self._machinery.store, key, share.cost)
 
     def _tell(self, taken: TakenTogether, phase: CheckPhase, began: float) -> None:
         duration = perf_counter() - began

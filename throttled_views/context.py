@@ -149,7 +149,7 @@ class Outcome:
             self.open = [each for each in self.open if not each.is_charged_to(key)]
         return cost - charged if cost > charged else None
 
-    def note(self, store: Store, key: str, cost: int) -> None:
+    def note_charge(self, store: Store, key: str, cost: int) -> None:
         """Note that *key* is charged *cost* more for this request."""
         place = id(store), key
         self._units[place] = self._units.get(place, 0) + cost
@@ -165,8 +165,8 @@ class Outcome:
         """Whether nothing was decided yet."""
         return self._pending is None and not self._decided
 
-    def serve(self, scope_id: int, endpoint: object) -> None:
-        """Be of the scope that *endpoint* serves, unless this is of another already."""
+    def belong_to(self, scope_id: int, endpoint: object) -> None:
+        """Be of the scope that *endpoint* serves, unless this is of one already."""
         if not self.scope_id:
             self.scope_id, self.endpoint = scope_id, endpoint
 

@@ -38,17 +38,10 @@ class BucketModel:
         self.now_us = now_us
 
     def hold_to(self, quota: Quota, delay_us: int = 0) -> None:
-        """
-        Change the quota: tokens stay, and a full bucket is full again.
-
-        Of a token there is as much as a whole number of the parts that one consists of.
-        """
+        """Change the quota: whole tokens stay, and a full bucket is full again."""
         is_full, before = self.level == self.quota.burst, self.per_us
         self.quota, self.delay_us = quota, delay_us
-        level = self.level
-        if before != self.per_us and quota.limit:
-            parts = (1 / self.per_us).numerator
-            level = Fraction(floor(level * parts), parts)
+        level = self.level if before == self.per_us else Fraction(floor(self.level))
         level = max(level, self.lowest)
         self.level = (
             Fraction(quota.burst) if is_full else min(level, Fraction(quota.burst))

@@ -340,7 +340,7 @@ held = quotas() | st.just(Quota.per_second(0)) | st.just(Quota(5, timedelta(seco
         max_size=20,
     )
 )
-def test_a_changed_quota_keeps_what_a_key_holds(history: list[Held]) -> None:
+def test_a_changed_quota_keeps_whole_tokens(history: list[Held]) -> None:
     """What a key holds, or owes, stays when its quota changes, as far as it can."""
     first, now_us = history[0], 0
     before = first.bucket

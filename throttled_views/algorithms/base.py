@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from throttled_views.quotas import Quota
@@ -39,11 +38,6 @@ class Kernel(Protocol[_StateT]):
     @property
     def capacity(self) -> int:
         """Requests that a fresh key could make at once."""
-        ...
-
-    @property
-    def pace(self) -> Hashable:
-        """How fast what is spent comes back: the same for kernels that share it."""
         ...
 
     def settle(self, state: _StateT | None, now_us: int) -> _StateT:

@@ -22,7 +22,6 @@ arrival time of ITU-T I.371, and the test below is its "not earlier than the lim
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from math import gcd
 from typing import NamedTuple, Self
 
@@ -59,11 +58,6 @@ class Bucket(NamedTuple):
         scale = quota.limit // shared
         delay = delay_us * scale
         return cls(scale, token, quota.burst, quota.burst * token + delay, delay)
-
-    @property
-    def pace(self) -> Hashable:
-        """How fast tokens come back: ticks in a microsecond, and in a token."""
-        return self.scale, self.token
 
     def settle(self, state: int | None, now_us: int) -> int:
         """
@@ -133,15 +127,15 @@ class Bucket(NamedTuple):
         Carry a key over from a bucket of another rate or capacity.
 
         What it really holds is kept, also where that is less than nothing: turns that
-        were given stay given. At another rate it is as many tokens, and the same part
-        of one, but for less than a tick.
+        were given stay given. At another rate a part of a token, which was worth
+        another time, is dropped.
         """
         level = now_us * old.scale - state
         if level >= old.full:
             return self.settle(None, now_us)
         held = max(0, level) - old.delay
         if old.scale != self.scale or old.token != self.token:
-            held = held * self.token // old.token
+            held = held // old.token * self.token
         return self.settle(now_us * self.scale - held - self.delay, now_us)
 
     def whole_at(self, state: int) -> int:

@@ -18,7 +18,6 @@ Counts stay below 2**40 and times below 2**53. Products do not; Python has no bo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from throttled_views.quotas import Quota
@@ -64,11 +63,6 @@ class Counter(ABC, Generic[_StateT]):
     def of(cls, quota: Quota) -> Self:
         """Return the counter that *quota* describes. Its burst says nothing here."""
         return cls(quota.limit, quota.period_us)
-
-    @property
-    def pace(self) -> Hashable:
-        """The length of a window: how soon what was spent counts no more."""
-        return self.period_us
 
     @abstractmethod
     def settle(self, state: _StateT | None, now_us: int) -> _StateT:

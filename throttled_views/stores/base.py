@@ -36,8 +36,7 @@ class Store(Protocol):
 
     Rules for every store: no floats decide anything. A refused call charges none of
     its keys. A key's state is kept until the key equals a fresh one, and no longer. If
-    its quota changes it is kept too, clamped to the new capacity; a key goes on by the
-    quota that decided it last, so that the wait which a refusal tells is the true one.
+    its quota changes it is kept too, clamped to the new capacity.
     """
 
     async def acquire(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:

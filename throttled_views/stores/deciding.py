@@ -152,14 +152,10 @@ class Verdict(NamedTuple):
     Attributes:
         results: A result for each charge.
         states: What to store; nothing, if the call is refused.
-        refused: What the keys that refuse come to under their quotas. A key that was
-            stored for a quota of another pace goes on by that of the refusal: else it
-            would not be what it was told when the time has come.
     """
 
     results: Sequence[RateLimitResult]
     states: Mapping[str, tuple[State, AnyKernel]]
-    refused: Mapping[str, tuple[State, AnyKernel]]
 
 
 def decide(charges: Sequence[Charge], read: Reader, now_us: int) -> Verdict:
@@ -182,12 +178,12 @@ def decide(charges: Sequence[Charge], read: Reader, now_us: int) -> Verdict:
             staged[key] = state, kernel
         decisions.append(kernel.tell(limited, state, now_us, cost))
     if any(decision.limited for decision in decisions):
-        return _refusal(charges, decisions, read, now_us)
+        return Verdict(_refusal(charges, decisions, read, now_us), {})
     results = [
         result_of(decision, receipts=(Receipt(charge, now_us),))
         for decision, charge in zip(decisions, charges, strict=True)
     ]
-    return Verdict(results, staged, {})
+    return Verdict(results, staged)
 
 
 def look(
@@ -220,24 +216,19 @@ def _refusal(
     decisions: Sequence[Decision],
     read: Reader,
     now_us: int,
-) -> Verdict:
+) -> Sequence[RateLimitResult]:
     """
     Return what each of *charges* is told when one of *decisions* refuses them all.
 
-    The wait of one that refuses is for all that the call would charge to its key. A
-    call that can never be admitted says nothing about what its keys come to.
+    The wait of one that refuses is for all that the call would charge to its key.
     """
     price: dict[str, int] = {}
     for charge in charges:
         price[charge.key] = price.get(charge.key, 0) + charge.cost
     results: list[RateLimitResult] = []
-    refused: dict[str, tuple[State, AnyKernel]] = {}
     for charge, (limited, *_) in zip(charges, decisions, strict=True):
         kernel = counter_of(charge)
         state = kernel.settle(read(charge.key, kernel), now_us)
         decision = kernel.tell(limited, state, now_us, price[charge.key])
         results.append(result_of(decision._replace(delay_us=0)))  # nobody waits
-        if limited:
-            refused[charge.key] = state, kernel
-    is_hopeless = any(result.state.retry_after is None for result in results)
-    return Verdict(results, {}, {} if is_hopeless else refused)
+    return results

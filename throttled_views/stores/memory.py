@@ -103,13 +103,6 @@ class _Shard:
             (kernel, state) if number is None else packed << _NUMBER_BITS | number
         )
 
-    def adopt(self, key: str, state: State, kernel: AnyKernel) -> None:
-        """Let *key* go on by *kernel*, which refuses it; see `Verdict.refused`."""
-        if (entry := self.entries.get(key)) is not None:
-            written_for, _ = self._unpacked(entry)
-            if written_for.pace != kernel.pace:
-                self.write(key, state, kernel)
-
     def refund(self, receipt: Receipt, now_us: int) -> None:
         """Give a charge back, in units of the kernel the key is held to by now."""
         charge = receipt.charge
@@ -247,8 +240,6 @@ class MemoryStore:
             verdict = decide(charges, partial(self._read, now_us), now_us)
             for key, (state, kernel) in verdict.states.items():
                 self._write(self._shard(key), key, state, now_us, kernel)
-            for key, (state, kernel) in verdict.refused.items():
-                self._shard(key).adopt(key, state, kernel)
         return verdict.results
 
     async def peek(self, charges: Sequence[Charge], /) -> Sequence[RateLimitResult]:
@@ -346,11 +337,9 @@ class MemoryStore:
                     shard.read(key, now_us, kernel) for shard, key, kernel in places
                 ]
                 is_refused, standings = take_together(shares, known, now_us)
-                for place, (limited, state) in zip(places, standings, strict=True):
-                    shard, key, kernel = place
-                    if limited:
-                        shard.adopt(key, state, kernel)
-                    elif not is_refused:
+                if not is_refused:
+                    for place, (_, state) in zip(places, standings, strict=True):
+                        shard, key, kernel = place
                         self._write(shard, key, state, now_us, kernel)
             return is_refused, standings, now_us, keys
 
@@ -362,9 +351,7 @@ class MemoryStore:
         shard = self._shard(key)
         known = shard.read(key, now_us, kernel)
         limited, state = kernel.take(known, now_us, cost)
-        if limited and cost <= kernel.capacity:
-            shard.adopt(key, state, kernel)
-        elif cost and not limited:
+        if not limited and cost:
             self._write(shard, key, state, now_us, kernel)
         return limited, state
 

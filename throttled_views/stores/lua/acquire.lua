@@ -8,9 +8,9 @@
 --          of its key and of its spec, from 0: unsigned shorts
 --
 -- Returns numbers, packed: the clock; then for each request 1 if it was admitted, 0 if not,
--- 2 if it could not be stored, 3 if not and what a key of it comes to is not stored, and
--- for each of its limits what the kind answers, before the charge. If some could not be
--- stored, an array of that and why.
+-- 2 if it could not be stored, 3 if not and a key of it is not stored as it was seen, as
+-- by another quota, and for each of its limits what the kind answers, before the charge.
+-- If some could not be stored, an array of that and why.
 local now, spare_ms = clock(ARGV[1])
 local look = ARGV[2] == '1'
 local S = { struct.unpack('<' .. string.rep('d', #ARGV[3] / 8), ARGV[3]) }
@@ -55,46 +55,36 @@ local function charge(first, last)
   end
 end
 
--- Let each key that refuses go on by the quota it refuses by, if that has another pace;
--- tell whether all keys are stored as they were seen.
-local function adopt(first, last, refuses)
-  local is_stored = true
+-- Tell whether all keys of the limits from `first` to `last` are as they were seen.
+local function are_as_seen(first, last)
   for i = first, last, 2 do
     local k = limit_at(i)
-    local stored, state = states[k], seen[k]
-    if refuses[k] and stored and has_other_pace(stored, state) then
-      states[k], dirty[k] = state, true
-    elseif stored and state ~= stored then
-      is_stored = false
-    end
+    if states[k] and states[k] ~= seen[k] then return false end
   end
-  return is_stored
+  return true
 end
 
 local out, filled, at = { now }, 1, 1
 while at <= total do
   local first, last = at + 1, at + 2 * ops[at]
-  local verdict, refuses = filled + 1, nil
+  local verdict, admitted = filled + 1, true
   filled = verdict
   for i = first, last, 2 do
     local k, s = limit_at(i)
     local kind = kinds[S[s]]
-    -- By another quota it is a copy: it stays as it is if others refuse the request.
+    -- By another quota it is a copy: if this request is refused, nothing has changed.
     local state = kind.settle(state_of(k, S[s]), now, s, S)
     seen[k] = state
-    if not kind.has_room(state, now, s, S) then
-      refuses = refuses or {}
-      refuses[k] = true
-    end
+    if not kind.has_room(state, now, s, S) then admitted = false end
     out[filled + 1], out[filled + 2], out[filled + 3], out[filled + 4] =
       kind.answer(state, now, s, S)
     filled = filled + kind.width
   end
-  if not refuses then
+  if admitted then
     out[verdict] = 1
     if not look then charge(first, last) end
   else
-    out[verdict] = (look or adopt(first, last, refuses)) and 0 or 3
+    out[verdict] = are_as_seen(first, last) and 0 or 3
   end
   at = last + 1
 end
@@ -111,9 +101,7 @@ for k in pairs(dirty) do
 end
 if not failed then return packed(out) end
 
--- Some could not be stored: those who were charged by them were not, and those whom they
--- refuse are told what does not last.
-local unstored = { [0] = 3, [1] = 2, [2] = 2, [3] = 3 }
+-- Some could not be stored: those who were charged by them were not.
 at, filled = 1, 1
 while at <= total do
   local first, last = at + 1, at + 2 * ops[at]
@@ -121,7 +109,7 @@ while at <= total do
   filled = verdict
   for i = first, last, 2 do
     local k, s = limit_at(i)
-    if failed[k] then out[verdict] = unstored[out[verdict]] end
+    if failed[k] and out[verdict] == 1 then out[verdict] = 2 end
     filled = filled + kinds[S[s]].width
   end
   at = last + 1

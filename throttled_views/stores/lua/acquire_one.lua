@@ -23,9 +23,6 @@ if kind.has_room(state, now, 1, S) then
     problem = store(KEYS[1], value, kind, state, now, spare_ms)
   end
   verdict = problem and 2 or 1
-elseif stored and has_other_pace(stored, state) then -- it goes on by the new one
-  problem = store(KEYS[1], value, kind, state, now, spare_ms)
-  verdict = problem and 3 or 0
 elseif stored and state ~= stored then
   verdict = 3
 end

@@ -21,22 +21,12 @@ local function delay_of(s, S)
   return S[s + 4] - us - (part > 0 and 1 or 0)
 end
 
--- Return how many whole tokens there are in `us` and less `part`, which may be below zero,
--- and what there is of one more, in parts.
+-- Return how many whole tokens there are in `us` and less `part`; it may be below zero.
 local function tokens_in(us, part, scale, token)
   local tokens, rest = muldiv(math.abs(us), scale, token)
   if us < 0 then tokens, rest = -tokens, -rest end
-  rest = rest - part
-  local short = rest < 0 and math.ceil(-rest / token) or 0
-  return tokens - short, rest + short * token
-end
-
--- Return how long `tokens` and `more` parts take: microseconds, and parts of `scale`.
-local function time_of(tokens, more, token, scale)
-  local us, part = muldiv(math.abs(tokens), token, scale)
-  if tokens < 0 then us, part = -us, -part end
-  part = part + more
-  return us + math.floor(part / scale), part % scale
+  if rest < part then tokens = tokens - math.ceil((part - rest) / token) end
+  return tokens
 end
 
 kinds[0] = {
@@ -69,7 +59,7 @@ kinds[0] = {
     return spare > 1 or (spare >= 0 and spare * state.scale >= state.part + part)
   end,
 
-  -- Carry `state` over to another quota: it holds as many tokens, and the same part of one.
+  -- Carry `state` over to another quota. What it holds stays, in whole tokens.
   rebase = function(state, now, s, S)
     if kinds[0].is_whole(state, now) then return nil end
     state = copy(state)
@@ -78,11 +68,16 @@ kinds[0] = {
     if state.scale == S[s + 1] and state.token == S[s + 2] then
       state.us = now - held - (delay or 0)
     else
-      local tokens, rest = tokens_in(held, state.part, state.scale, state.token)
-      local more = muldiv(rest, S[s + 2], state.token)
-      local us, part = time_of(tokens, more, S[s + 2], S[s + 1])
-      state.us, state.part = now - us - (delay or 0), 0
-      if part > 0 then state.us, state.part = state.us - 1, S[s + 1] - part end
+      local tokens = tokens_in(held, state.part, state.scale, state.token)
+      local us, part = muldiv(math.abs(tokens), S[s + 2], S[s + 1])
+      state.us, state.part = now + us, part
+      if tokens > 0 then
+        state.us, state.part = now - us, 0
+        if part > 0 then
+          state.us, state.part = state.us - 1, S[s + 1] - part
+        end
+      end
+      state.us = state.us - (delay or 0)
       state.scale, state.token = S[s + 1], S[s + 2]
     end
     kinds[0].heal(state, now) -- no bucket holds less than nothing

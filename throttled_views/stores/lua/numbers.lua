@@ -41,11 +41,6 @@ local function copy(state)
   return twin
 end
 
--- Tell whether two states of a kind are of quotas that come back at another pace.
-local function has_other_pace(a, b)
-  return a.scale ~= b.scale or a.token ~= b.token or a.period ~= b.period
-end
-
 -- Store a state as long as it matters, or nothing if it is as good as that; `was` is what
 -- is stored so far. Return the error if it could not be.
 local function store(key, was, kind, state, now, spare_ms)

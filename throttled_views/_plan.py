@@ -170,7 +170,7 @@ class Plan:
 
 
 def _are_apart(rules: Sequence[Rule], shares: Sequence[Share]) -> bool:
-    """Tell whether *rules* charge each client of all under keys of their own."""
+    """Tell whether *rules* charge one client, each under a key and name of its own."""
     return (
         len({(share.head, share.tail) for share in shares}) == len(rules)
         and len({rule.name for rule in rules}) == len(rules)

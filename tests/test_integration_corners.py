@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 import fastapi
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, HTTPException
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import FastAPIError
 from starlette.requests import HTTPConnection, Request
 from starlette.requests import Request as StarletteRequest
@@ -536,9 +537,60 @@ class OfTheSystemError(HTTPException, FileNotFoundError):
     """An error that Python makes in a way of its own, for what the system tells."""
 
 
+class ToldByTheSystemError(HTTPException, OSError):
+    """An error that knows what the system told."""
+
+    def __init__(self) -> None:
+        HTTPException.__init__(self, 404)
+        OSError.__init__(self, 2, "No such book", "emma.txt")
+
+
+class WrittenOnce(HTTPException):
+    """An error that sets no attribute twice."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set what is not set yet."""
+        if name in vars(self):
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+class OfItsOwn(HTTPException):
+    """An error that makes its header fields itself."""
+
+    def __init__(self) -> None:
+        self.status_code, self.detail = 404, "Not found"
+
+    @property
+    def headers(self) -> Mapping[str, str]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The fields."""
+        return {"X-Own": "1"}
+
+
+async def test_an_error_that_cannot_be_made_again_is_answered_as_it_is() -> None:
+    """Without the fields: that is better than a 500 for what the handler has done."""
+    app = FastAPI()
+
+    @app.get("/")
+    @Limiter().limit("5/h")
+    async def get() -> int:
+        raise OfItsOwn
+
+    [received] = await answers(app, "GET /")
+
+    assert (404, "1") == (received.status_code, received.headers["X-Own"])
+
+
 @pytest.mark.parametrize(
     "error",
-    [Slotted(), MadeOtherwise(), OfTheSystemError(404), HTTPException(404)],
+    [
+        Slotted(),
+        MadeOtherwise(),
+        OfTheSystemError(404),
+        ToldByTheSystemError(),
+        WrittenOnce(404),
+        HTTPException(404),
+    ],
     ids=lambda e: type(e).__name__,
 )
 async def test_an_error_of_the_user_is_never_changed(error: HTTPException) -> None:
@@ -550,12 +602,21 @@ async def test_an_error_of_the_user_is_never_changed(error: HTTPException) -> No
     async def get() -> int:
         raise error
 
+    raised: list[HTTPException] = []
+
+    @app.exception_handler(HTTPException)
+    async def answer(request: Request, exc: HTTPException) -> Response:
+        raised.append(exc)
+        return await http_exception_handler(request, exc)
+
     received = await answers(app, *["GET /"] * 3)
 
     assert [404] * 3 == [each.status_code for each in received]
     assert ["4", "3", "2"] == [each.headers["RateLimit-Remaining"] for each in received]
     assert error.headers is None
-    assert 7 == getattr(error, "code", 7)
+    assert [7] * 3 == [getattr(each, "code", 7) for each in raised]
+    assert [error.args] * 3 == [each.args for each in raised]
+    assert [str(error)] * 3 == [str(each) for each in raised]
 
 
 async def test_a_middleware_raises_again_what_starlette_would() -> None:

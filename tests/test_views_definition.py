@@ -1199,6 +1199,23 @@ def test_a_misspelt_setting_is_refused(written: str, meant: str) -> None:
         view_of((written, "5/m"))
 
 
+def test_a_misspelt_setting_of_a_mixin_is_refused() -> None:
+    """It need not be a view itself."""
+
+    class Mixin:
+        throtle = "5/m"
+
+    with pytest.raises(ViewDefinitionError, match="nearly 'throttle'"):
+        type(ThrottledView)("View", (Mixin, ThrottledView), {})
+
+
+@pytest.mark.parametrize("value", ["5/m", handler])
+def test_what_a_view_gets_is_no_setting_of_it(value: object) -> None:
+    """It would be written over without a word."""
+    with pytest.raises(ViewDefinitionError, match="it is what a view gets"):
+        view_of(("throttled", value))
+
+
 @pytest.mark.parametrize(
     "name", ["on_store_error", "shadow", "refund_when", "max_delay"]
 )

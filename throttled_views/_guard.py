@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from types import MemberDescriptorType
 from typing import Any, cast
 
@@ -195,24 +196,41 @@ def _told_by_error(error: HTTPException, scope: Scope) -> HTTPException:
     """
     Return *error* with the fields of the outcome; it is not changed itself.
 
-    `copy.copy` would call its class with `args`, which Starlette's errors do not keep;
-    and a class may be made in a way of its own.
+    An error that cannot be made again is returned as it is, without them.
     """
     fields = context_of(scope).headers
     if not fields or isinstance(error, RateLimitExceededError) or _is_told(scope):
         return error
-    own = {name.lower(): (name, value) for name, value in (error.headers or {}).items()}
-    ours = {name.lower(): (name, value) for name, value in fields.items()}
-    headers = dict({**ours, **own}.values())
-    told = _of_python(type(error)).__new__(type(error), *error.args)
+    try:
+        own = {
+            name.lower(): (name, each) for name, each in (error.headers or {}).items()
+        }
+        ours = {name.lower(): (name, each) for name, each in fields.items()}
+        told = _twin_of(error)
+        _set(told, "headers", dict({**ours, **own}.values()))
+    except Exception:  # noqa: BLE001 - whatever a class of the user has in its way
+        return error
+    return told
+
+
+_set = object.__setattr__  # a class may refuse to be set
+_OF_ALL = ("args", "__cause__", "__context__", "__suppress_context__", "__traceback__")
+
+
+def _twin_of(error: HTTPException) -> HTTPException:
+    """
+    Return an error that is as *error* is.
+
+    `copy.copy` would call its class with `args`, which Starlette's errors do not keep;
+    and a class may be made in a way of its own.
+    """
+    told: HTTPException = _of_python(type(error)).__new__(type(error), *error.args)
     vars(told).update(vars(error))
-    for name in _slots_of(type(error)):
+    for name in (*_slots_of(type(error)), *_OF_ALL):
         if hasattr(error, name):
-            setattr(told, name, getattr(error, name))
-    told.headers = headers
-    told.__cause__, told.__context__ = error.__cause__, error.__context__
-    told.__suppress_context__ = error.__suppress_context__
-    return told.with_traceback(error.__traceback__)
+            with suppress(AttributeError):  # what cannot be set was given when made
+                _set(told, name, getattr(error, name))
+    return told
 
 
 def _of_python(kind: type[Any]) -> type[Any]:

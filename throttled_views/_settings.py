@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, cast
 
 from fastapi import params
@@ -101,16 +102,31 @@ def _check_spelling(view: type) -> None:
             "it is an option of limits, not a setting of a view",
             f"Write throttle = Limit('100/m', {name}=…), or give it another name",
         )
-    for name, value in vars(view).items():
-        if isinstance(value, classmethod):  # it is no setting, whatever its name
+    for owner in view.__mro__:
+        if owner is view or not hasattr(owner, "__throttled_definition__"):
+            _check_names(owner)
+
+
+def _check_names(owner: type) -> None:
+    """Refuse names in *owner*, a view or a mixin, that are nearly those of settings."""
+    for name, value in vars(owner).items():
+        # What is a classmethod is no setting, and a class that is made again has what
+        # the first one got.
+        if isinstance(value, classmethod | MappingProxyType):
             continue
-        if name not in (*SETTINGS, "throttled") and not name.startswith("_"):
-            _check_name(view, name)
+        if name not in SETTINGS and not name.startswith("_"):
+            _check_name(owner, name)
 
 
 def _check_name(view: type, name: str) -> None:
     from difflib import get_close_matches  # noqa: PLC0415 - our own view needs none
 
+    if name == "throttled":
+        raise ViewDefinitionError(
+            f"{name_of(view)}.throttled",
+            "it is what a view gets: the limits of each handler, by its name",
+            "Write throttle = …, or give it another name",
+        )
     for meant in get_close_matches(name, ("throttle", "key_func"), 1, cutoff=0.8):
         raise ViewDefinitionError(
             f"{name_of(view)}.{name}",

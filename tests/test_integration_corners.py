@@ -562,7 +562,7 @@ class OfItsOwn(HTTPException):
         self.status_code, self.detail = 404, "Not found"
 
     @property
-    def headers(self) -> Mapping[str, str]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+    def headers(self) -> Mapping[str, str]:  # type: ignore[override]
         """The fields."""
         return {"X-Own": "1"}
 

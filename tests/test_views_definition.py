@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from types import new_class
 from typing import Annotated, Any, NamedTuple
 
 import pytest
@@ -1206,7 +1207,7 @@ def test_a_misspelt_setting_of_a_mixin_is_refused() -> None:
         throtle = "5/m"
 
     with pytest.raises(ViewDefinitionError, match="nearly 'throttle'"):
-        type(ThrottledView)("View", (Mixin, ThrottledView), {})
+        new_class("View", (Mixin, ThrottledView))
 
 
 @pytest.mark.parametrize("value", ["5/m", handler])

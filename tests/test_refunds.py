@@ -228,6 +228,25 @@ async def test_a_middleware_is_settled_by_the_status_of_the_response(
     assert [status] == when.statuses
 
 
+@pytest.mark.parametrize("is_kept", [False, True], ids=["both", "one"])
+async def test_what_a_middleware_and_a_route_charge_comes_back_if_both_give_it_back(
+    *, is_kept: bool
+) -> None:
+    """A bucket of both is charged once; one that keeps it rests on that charge."""
+    limiter, back = frozen(), Recorder()
+    shared = Limit("5/h", bucket="b", refund_when=back)
+    own = Limit("5/h", bucket="b") if is_kept else shared
+    router = ThrottledRouter(limiter)
+    router.get("/")(limiter.limit(own)(ok))
+    app = application(router)
+    app.add_middleware(RateLimitMiddleware, limiter=limiter, throttle=shared)
+
+    received = await answers(app, *["GET /"] * 3)
+
+    left = ["4", "3", "2"] if is_kept else ["5", "5", "5"]
+    assert left == [each.headers["RateLimit-Remaining"] for each in received]
+
+
 @pytest.mark.parametrize(("handler", "status"), ENDINGS.values(), ids=ENDINGS)
 @pytest.mark.parametrize("is_told", [False, True], ids=["plain", "in a middleware"])
 async def test_a_plain_function_is_settled_by_what_it_returns(

@@ -221,10 +221,8 @@ class FirstOf:
         return cls(members)
 
 
-def members_of(key_func: KeyFunc | None) -> Sequence[KeyFunc]:
+def members_of(key_func: KeyFunc) -> Sequence[KeyFunc]:
     """Return the key functions that *key_func* asks, one after the other."""
-    if key_func is None:
-        return ()
     return key_func.members if isinstance(key_func, FirstOf) else (key_func,)
 
 

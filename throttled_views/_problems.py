@@ -64,7 +64,7 @@ def _problem_of_addresses(found: Found) -> str | None:
         key_func = cast("Limiter", limiter).key_func
         if not isinstance(key_func, ClientIP) or not key_func.trusted_proxies:
             continue
-        if any(map(_knows_no_proxies, members_of(rule.key_func))):
+        if rule.key_func and any(map(_knows_no_proxies, members_of(rule.key_func))):
             return (
                 f"Limit {rule.name!r} has client_ip, which knows no proxies, while its "
                 "limiter trusts some: all clients behind one share its count. Give it "

@@ -389,6 +389,24 @@ async def test_a_limit_that_gives_nothing_back_keeps_what_it_shares() -> None:
     assert [200] * 5 + [429] == await statuses(app, *requests)
 
 
+async def test_a_limit_that_gives_back_lets_go_of_what_it_shares() -> None:
+    """Where both would give it back, all that one of them charged comes back."""
+    limiter = Limiter()
+    back = Limit("2/h", bucket="b", refund_when=lambda status: status < 400)
+    app = FastAPI()
+    app.add_middleware(RateLimitMiddleware, limiter=limiter, throttle=back)
+
+    @app.get("/")
+    @limiter.limit(back)
+    async def get() -> int:
+        return 1
+
+    received = await answers(app, *["GET /"] * 4)
+
+    assert [200] * 4 == [each.status_code for each in received]
+    assert {"2"} == {each.headers["RateLimit-Remaining"] for each in received}
+
+
 async def test_a_turn_that_has_come_is_not_waited_for() -> None:
     """What else a decision takes is part of the wait."""
     outcome = Outcome()

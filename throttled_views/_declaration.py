@@ -174,8 +174,8 @@ class Declaration:
         return [plan_of(owner, each) for owner, each in rules.items() if each]
 
     def _unlimited(self) -> RegistrationError:
-        where_to = "@limiter.limit('100/m')"
-        exemption = "@limiter.exempt"
+        where_to = "@limiter.limit('100/m') below the decorator of the route"
+        exemption = "@limiter.exempt there"
         if self.handler:
             where_to, exemption = "throttle = '100/m'", "throttle = EXEMPT"
         return RegistrationError(

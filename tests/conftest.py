@@ -1,6 +1,5 @@
 """What pytest collects, and the fixtures of all tests."""
 
-import gc
 import sys
 
 import pytest
@@ -30,12 +29,6 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("steady"), max_examples=25)
 settings.register_profile("search", max_examples=5_000, deadline=None)
 settings.load_profile("steady")
-
-
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector what was collected: it is there until the end."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(name="clock")

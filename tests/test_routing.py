@@ -155,7 +155,8 @@ def test_a_route_that_nothing_limits_is_refused() -> None:
     assert (
         f"{__name__}.hello: nothing says what it is limited to. Write "
         "@limiter.limit('100/m') below the decorator of the route, or @limiter.exempt "
-        "there if it is to be unlimited, or give the limiter a default: Limiter('100/m')"
+        "there if it is to be unlimited, or give the limiter a default: "
+        "Limiter('100/m')"
     ) == str(caught.value)
     assert [] == router.routes
 
